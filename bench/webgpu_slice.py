@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite import device
-from arenite.backends.webgpu.dispatch import Dispatch, record
+from arenite.backends.webgpu.dispatch import record
 from arenite.backends.webgpu.load import WebGpuProgram
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.dtype import BY_NAME
@@ -107,7 +107,7 @@ def seconds(one: Executable, gpu: WebGpuAllocator, repeats: int) -> float:
     """What one run of the launches takes on the device: of many, less what one alone takes."""
     loaded = one._loaded
     assert isinstance(loaded, WebGpuProgram)
-    dispatches = [step for step in loaded.steps({}) if isinstance(step, Dispatch)]
+    dispatches = loaded.bound_table({}).dispatches
 
     def took(n: int) -> float:
         encoder = gpu.device.create_command_encoder()

@@ -97,8 +97,8 @@ def test_an_import_downwards_would_be_seen(line: str) -> None:
 
 #: Rooms that ask what an op is, and may not know it themselves. What makes nodes names ops.
 ASKING = ["memory", "ir", "passes", "schedule", "codegen", "program", "runtime", "pipeline"]
-#: Ops that a back end has made up for its kernels.
-LAYOUTS = {op.name for op in OPS.values() if op.infer.__module__.startswith("arenite.backends")}
+#: Ops that the CPU has made up for its kernels.
+LAYOUTS = {op.name for op in OPS.values() if op.infer.__module__.startswith("arenite.backends.cpu")}
 #: Those of the loop IR, which has some names in common with the graph's ops.
 LOOP_IR = loop_ir.UNARY_OPS | loop_ir.BINARY_OPS | loop_ir.ACCUMULATE_OPS | {"argmax", "argmin"}
 

@@ -75,6 +75,12 @@ class Placing(_Group):
             metavar="SIZE", help="The most memory to use, 1GiB say; refused if too little."
         ),
     ] = None
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", show_default="cpu", help="Where it runs: cpu, or webgpu for a GPU."
+        ),
+    ] = None
     offline: Annotated[bool, typer.Option("--offline", help="Fetch nothing.")] = False
 
 

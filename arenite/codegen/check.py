@@ -52,6 +52,7 @@ class _Checker:
         self.shared = kernel.shared if isinstance(kernel, ir.GroupKernel) else ()
         self.arrays = {array.name: array for array in kernel.arrays}
         self.arrays |= {s.name: ir.ArrayArg(s.name, s.dtype, "inout") for s in self.shared}
+        self.wide = {s.name for s in self.shared if s.width > 1}
         self.where: ir.Stmt | None = None
         self.names: dict[str, _Binding] = {}
         self.loop = 0  # number of the vector loop around, 0 for none
@@ -132,6 +133,23 @@ class _Checker:
             case ir.Barrier():
                 if not isinstance(self.kernel, ir.GroupKernel):
                     self.fail("a barrier stands in a kernel that has no groups of threads")
+            case ir.Foreign():
+                self.foreign(stmt)
+
+    def foreign(self, stmt: ir.Foreign) -> None:
+        if not isinstance(self.kernel, ir.GroupKernel) or self.loop:
+            self.fail("foreign text stands in a vector loop, or in a kernel that has no groups")
+        for name in stmt.uses:
+            self.expression(name)
+        for array in (*stmt.reads, *stmt.writes, *stmt.wide):
+            if array not in self.arrays:
+                self.fail(f"there is no array {array}")
+        for array in stmt.writes:
+            if self.arrays[array].role == "in":
+                self.fail(f"array {array} is an input and can't be stored to")
+        for team in stmt.teams:
+            if team & (team - 1) or not 0 < team <= self.kernel.threads:
+                self.fail(f"{team} of {self.kernel.threads} threads are no team")
 
     def define(self, name: str, binding: _Binding) -> None:
         if name in self.names or name in self.arrays:
@@ -139,8 +157,7 @@ class _Checker:
         self.names[name] = binding
 
     def store(self, array: str, at: ir.Expr, value: ir.Expr, mask: ir.Expr | None) -> None:
-        if array not in self.arrays:
-            self.fail(f"there is no array {array}")
+        self.known(array)
         if self.arrays[array].role == "in":
             self.fail(f"array {array} is an input and can't be stored to")
         self.expect(at, self.index, "the index")
@@ -280,9 +297,15 @@ class _Checker:
         elif dtype.kind is Kind.BOOL and not isinstance(value, bool):
             self.fail(f"{value!r} is no bool")
 
+    def known(self, array: str) -> None:
+        """There is the array, and it has elements that loops read."""
+        if array not in self.arrays:
+            self.fail(f"there is no array {array}")
+        if array in self.wide:
+            self.fail(f"elements of {array} are several numbers: only foreign text reads them")
+
     def load(self, load: ir.Load) -> None:
-        if load.array not in self.arrays:
-            self.fail(f"there is no array {load.array}")
+        self.known(load.array)
         self.same(load, load.dtype, self.arrays[load.array].dtype)
         self.same(load, load.index.dtype, self.index)
         if load.mask is not None:

@@ -71,6 +71,10 @@ class _Steps:
                     for _ in range(2):
                         step(*_of_expressions(stmt), "the bounds of a loop")
                         self.block(stmt.body, is_certain, step, since)
+                case ir.Foreign():
+                    if not is_certain:
+                        self.complain("foreign text stands under a condition")
+                    step(*touched((stmt,)), "foreign text")
                 case ir.If():
                     step(*_of_expressions(stmt), "a condition")
                     for inner in ir.blocks(stmt):
@@ -142,4 +146,8 @@ def touched(block: ir.Block) -> tuple[set[str], set[str]]:
         reads |= _of_expressions(stmt)[0]
         if isinstance(stmt, ir.Store):
             writes.add(stmt.array)
+        elif isinstance(stmt, ir.Foreign):
+            # What it reads of what it writes lies between barriers of its own.
+            reads |= {*stmt.reads} - {*stmt.writes}
+            writes |= {*stmt.writes}
     return reads, writes

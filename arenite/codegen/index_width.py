@@ -33,10 +33,12 @@ _WRAPPING = frozenset("add sub mul neg".split())
 
 def narrow_indices(kernel: ir.GroupKernel, sizes: Mapping[str, tuple[int, int]]) -> ir.GroupKernel:
     """The kernel with int32 indices, given the least and the greatest value of each size."""
-    return _Narrowing(kernel, sizes).run()
+    return Narrowing(kernel, sizes).run()
 
 
-class _Narrowing:
+class Narrowing:
+    """Rewrites statement by statement; `ranges` has what is known of names."""
+
     def __init__(self, kernel: ir.GroupKernel, sizes: Mapping[str, tuple[int, int]]) -> None:
         self.kernel = kernel
         self.ranges: dict[str, Range] = {name: sizes[name] for name in kernel.sizes}
@@ -44,16 +46,19 @@ class _Narrowing:
 
     def run(self) -> ir.GroupKernel:
         kernel = self.kernel
-        for array in kernel.arrays:
-            if array.dtype.bits == 64:
-                raise NotCompiled(
-                    f"{kernel.name}: {array.name} holds {array.dtype}; elements of 64 bits are not "
-                    "done on this device yet: cast to 32 bits before"
-                )
+        self.refuse_arrays()
         tiles, span = self.exact(kernel.tiles)
         self.ranges[kernel.tile_var] = (0, max(0, span[1] - 1))
         body = self.block(kernel.body)
         return replace(kernel, tiles=tiles, body=body, index_dtype=ir.INT32)
+
+    def refuse_arrays(self) -> None:
+        for array in self.kernel.arrays:
+            if array.dtype.bits == 64:
+                raise NotCompiled(
+                    f"{self.kernel.name}: {array.name} holds {array.dtype}; elements of 64 bits "
+                    "are not done on this device: cast to 32 bits before"
+                )
 
     def refuse(self, expr: ir.Expr, why: str) -> NotCompiled:
         return NotCompiled(f"{self.kernel.name}: {expression_text(expr)} {why}")
@@ -75,6 +80,10 @@ class _Narrowing:
                 narrowed = self.exact if (type(stmt), name) in _EXACT else self.value
                 parts[name], spans[name] = narrowed(part)
         match stmt:
+            case ir.Foreign(uses=uses):
+                # It computes in 32 bits, with what is there.
+                exact = (self.exact(x)[0] if x.dtype == ir.INT64 else x for x in uses)
+                return replace(stmt, uses=tuple(exact))  # type: ignore[arg-type]
             case ir.Let(name):
                 self.ranges[name] = spans["value"]
             case ir.For(var):
@@ -92,7 +101,7 @@ class _Narrowing:
     def exact(self, expr: ir.Expr) -> tuple[ir.Expr, tuple[int, int]]:
         """An int64 expression that must be what it is, not only modulo 2**32."""
         value, span = self.value(expr)
-        if span is None or not _LEAST <= span[0] <= span[1] <= _GREATEST:
+        if span is None or not fits(span):
             known = "is not known" if span is None else f"lies in {span[0]} .. {span[1]}"
             raise self.refuse(expr, f"{known}, and indices of this device have 32 bits")
         return value, span
@@ -144,7 +153,7 @@ class _Narrowing:
             case ir.Binary(op, a, b) if op in _WRAPPING:
                 first, one = self.value(a)
                 second, two = self.value(b)
-                return ir.Binary(op, first, second), _arithmetic(op, one, two)
+                return ir.Binary(op, first, second), arithmetic(op, one, two)
             case ir.Binary(op, a, b) if op in ("floordiv", "mod", "min", "max"):
                 return self.divided(op, a, b)
         raise self.refuse(expr, "is int64 arithmetic that this device does not do")
@@ -171,15 +180,25 @@ class _Narrowing:
             if op == "floordiv":
                 return ir.Binary("div", first, second), (one[0] // two[1], one[1] // two[0])
             return ir.Binary("fmod", first, second), (0, min(one[1], two[1] - 1))
+        if op == "mod" and one[0] >= 0 and two[0] >= 0:
+            return ir.Binary(op, first, second), (0, one[1])  # also where it is divided by zero
         if op == "mod" and two[0] >= 1:
             return ir.Binary(op, first, second), (0, two[1] - 1)
         if op == "floordiv" and two[0] >= 1:
             ends = [x // y for x in one for y in two]
             return ir.Binary(op, first, second), (min(ends), max(ends))
+        if op == "floordiv" and one[0] >= 0 and two[0] >= 0:
+            return ir.Binary(op, first, second), (0, one[1])
         return ir.Binary(op, first, second), (_LEAST, _GREATEST)
 
 
-def _arithmetic(op: str, a: Range, b: Range) -> Range:
+def fits(span: tuple[int, int]) -> bool:
+    """Whether all of a range are numbers of 32 bits."""
+    return _LEAST <= span[0] <= span[1] <= _GREATEST
+
+
+def arithmetic(op: str, a: Range, b: Range) -> Range:
+    """The range of a sum, difference or product."""
     if a is None or b is None:
         return None
     if op == "add":

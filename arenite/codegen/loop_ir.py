@@ -2,6 +2,7 @@
 
     kernel   body for each tile in [tile_begin, tile_end)
     stmt     Let | Store | For | If | Accumulator | Accumulate | AccumulateArg | Require | Barrier
+             | Foreign
     expr     Const | Name | Load | Unary | Binary | Fma | Select | Rare | Cast | Bitcast | Table
     function body and result of parameters: what an op is, spelled out (see `codegen/maths`)
 
@@ -183,6 +184,23 @@ class Barrier(Stmt):
 
 
 @dataclass(frozen=True, slots=True)
+class Foreign(Stmt):
+    """Text in the language of one device, done by all threads of a group together, where loops
+    can't say it: words of four, sums over lanes, products of bytes. `$name` in it stands for a
+    name of the kernel. It stands outside of vector loops and conditions, and waits for nobody at
+    its ends: barriers around it are the kernel's.
+    """
+
+    text: str
+    uses: tuple[Name, ...]  # values that it reads
+    reads: tuple[str, ...]  # arrays
+    writes: tuple[str, ...]
+    wide: tuple[str, ...] = ()  # arrays of which it reads four words at once
+    teams: tuple[int, ...] = ()  # lanes that it sums over, in powers of two
+    functions: str = ""  # that it calls, at the top level
+
+
+@dataclass(frozen=True, slots=True)
 class ArrayArg:
     name: str
     dtype: DType
@@ -227,10 +245,11 @@ class SharedArray:
     name: str
     dtype: DType
     count: int  # elements
+    width: int = 1  # numbers of an element; where there are more, only foreign text reads it
 
     @property
     def nbytes(self) -> int:
-        return self.count * self.dtype.bits // 8
+        return self.count * self.width * self.dtype.bits // 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +259,9 @@ class GroupKernel(LoopKernel):
     threads: int
     shared: tuple[SharedArray, ...] = ()
     index_dtype: DType = INT64
+    #: (size, most, kernel): other loops of the same arrays and sizes, for launches in which that
+    #: size is no more than that; the first that fits is taken.
+    smaller: tuple[tuple[str, int, GroupKernel], ...] = ()
 
     def is_thread_loop(self, loop: For) -> bool:
         """Whether each thread runs exactly one iteration, so that barriers may stand inside."""

@@ -28,11 +28,17 @@ def loop_text(kernel: ir.LoopKernel) -> str:
     if isinstance(kernel, ir.GroupKernel):
         lines[1] = f"for ({tiles}, {kernel.threads} threads each) {{"
         lines += [
-            f"    shared {array.dtype} {array.name}[{array.count}];" for array in kernel.shared
+            f"    shared {array.dtype} {array.name}[{array.count}]"
+            f"{f'[{array.width}]' if array.width > 1 else ''};"
+            for array in kernel.shared
         ]
     inside = _Lines(Expressions())
     inside.block(kernel.body)
-    return "\n".join([*lines, *inside.write.lines, "}"]) + "\n"
+    text = "\n".join([*lines, *inside.write.lines, "}"]) + "\n"
+    if isinstance(kernel, ir.GroupKernel):
+        for size, most, other in kernel.smaller:
+            text += f"where {size} <= {most}, instead\n{loop_text(other)}"
+    return text
 
 
 _QUALIFIER = {"in": "const ", "out": "", "inout": "inout "}
@@ -65,6 +71,9 @@ def statement_line(stmt: ir.Stmt) -> str:
             return f"require({expression_text(cond)}, {expression_text(error)});"
         case ir.Barrier():
             return "barrier();"
+        case ir.Foreign(text, _, reads, writes, functions=functions):
+            head = f"foreign({', '.join(reads)} -> {', '.join(writes)}) {{"
+            return "\n".join(part for part in (head, functions, text, "}") if part)
     raise TypeError(f"{stmt!r} is no loop IR statement")
 
 

@@ -72,6 +72,8 @@ class Allocator(ABC):
     """Makes and frees RawBuffers on one device."""
 
     name: str
+    #: Whether its kernels compute with float16, and an arena there may have a shadow of that.
+    has_float16: bool = False
 
     def check_request(self, nbytes: int, options: BufferOptions) -> None:
         """Raise for a request this device can never serve. Called when a Buffer is made, which
@@ -104,6 +106,18 @@ class Allocator(ABC):
         copied = bytearray(nbytes)
         self.copyout(raw, offset, memoryview(copied))
         return bytes(copied)
+
+    def copy_within(
+        self,
+        target: RawBuffer,
+        offset: int,
+        source: RawBuffer,
+        source_offset: int,
+        nbytes: int,
+    ) -> bool:
+        """Copy bytes from one place on this device to another without the host; False where it has
+        no way to, or not for these bytes."""
+        return False
 
     def check(self) -> None:  # noqa: B027 - memory of most devices stays what it is
         """Raise where the memory is no longer what it was, because someone else has changed it."""

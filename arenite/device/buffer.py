@@ -316,7 +316,9 @@ class Buffer:
             source.allocator.copyout(source_raw, source.offset, self.as_host_bytes_mut())
         elif source_raw.cpu_accessible and not isinstance(source_raw, MappedFile):
             self.allocator.copyin(raw, self._offset, source.as_host_bytes())
-        else:
+        elif source.allocator is not self.allocator or not self.allocator.copy_within(
+            raw, self._offset, source_raw, source.offset, self._nbytes
+        ):
             self._copy_staged(raw, source, source_raw)
 
     def _copy_staged(self, raw: RawBuffer, source: Buffer, source_raw: RawBuffer) -> None:

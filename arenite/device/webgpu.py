@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -71,6 +71,18 @@ _LIMITS = (
     "min-uniform-buffer-offset-alignment",
 )
 
+#: What is asked for where the adapter has it: types beyond the 32 bits of WGSL's core, lanes that
+#: see each other, and clocks.
+FEATURES = frozenset(
+    "shader-f16 shader-int64 shader-f64 subgroup subgroup-barrier timestamp-query "
+    "timestamp-query-inside-encoders timestamp-query-inside-passes".split()
+)
+
+
+#: Lanes of a subgroup by the vendor's number, NVIDIA's and Apple's: WebGPU tells them to shaders
+#: alone, and elsewhere they differ from one to the next.
+_SUBGROUPS = {0x10DE: 32, 0x106B: 32}
+
 
 class GpuMemory(RawBuffer):
     """A buffer of wgpu; rounded up to whole words."""
@@ -97,7 +109,8 @@ class Limits(NamedTuple):
 class WebGpuAllocator(Allocator):
     """One device of WebGPU."""
 
-    def __init__(self, name: str, adapter: Any) -> None:
+    def __init__(self, name: str, adapter: Any, features: Collection[str] = FEATURES) -> None:
+        """Of `features`, those that the adapter has are the device's."""
         import wgpu
 
         self.name = name
@@ -111,7 +124,13 @@ class WebGpuAllocator(Allocator):
         self._process = os.getpid()
         limits = {name: int(adapter.limits[name]) for name in _LIMITS}
         with self.failures("open it"):
-            self.device = adapter.request_device_sync(required_limits=limits)
+            self.features = frozenset(features) & frozenset(map(str, adapter.features))
+            self.device = adapter.request_device_sync(
+                required_features=sorted(self.features), required_limits=limits
+            )
+        #: Lanes of a subgroup, where that is known for sure; else 0.
+        known = _SUBGROUPS.get(int(adapter.info["vendor_id"]), 0)
+        self.subgroup = known if "subgroup" in self.features else 0
         buffer, binding, bindings, threads, width, shared, groups, alignment = limits.values()
         self.limits = Limits(
             buffer, binding, bindings, min(threads, width), shared, groups, alignment
@@ -123,7 +142,12 @@ class WebGpuAllocator(Allocator):
     @property
     def identity(self) -> tuple[str, ...]:
         """Adapter, driver, the library between, and what the device can do at most."""
-        return (*self._about, repr(self.limits))
+        return (*self._about, repr(self.limits), *sorted(self.features))
+
+    @property
+    def has_float16(self) -> bool:  # type: ignore[override]
+        """Whether kernels compute with float16."""
+        return "shader-f16" in self.features
 
     @cached_property
     def keeps_denormals(self) -> bool:
@@ -205,6 +229,27 @@ class WebGpuAllocator(Allocator):
             words = self.words(buffer, first, end - first)
             part[:] = words[skipped : skipped + part.nbytes]
 
+    def copy_within(
+        self,
+        target: RawBuffer,
+        offset: int,
+        source: RawBuffer,
+        source_offset: int,
+        nbytes: int,
+    ) -> bool:
+        """In the order of the queue, without waiting; of whole words between two buffers."""
+        to, from_ = (
+            self._buffer(target, offset, nbytes),
+            self._buffer(source, source_offset, nbytes),
+        )
+        if to is from_ or (offset | source_offset | nbytes) % WORD_NBYTES:
+            return False
+        with self.failures(f"copy {nbytes} bytes"):
+            encoder = self.device.create_command_encoder()
+            encoder.copy_buffer_to_buffer(from_, source_offset, to, offset, nbytes)
+            self.device.queue.submit([encoder.finish()])
+        return True
+
     def synchronize(self) -> None:
         import wgpu
 
@@ -240,6 +285,9 @@ class WebGpuAllocator(Allocator):
             raise self._out_of_memory(nbytes, str(error)) from None
         except wgpu.GPUError as error:
             reason = " ".join(str(error).split())
+            # wgpu-native tells of it as of any other error.
+            if "not enough memory" in reason.lower() or "out of memory" in reason.lower():
+                raise self._out_of_memory(nbytes, reason) from None
             if "device is lost" in reason.lower():
                 self.is_lost = True
                 raise DeviceUnavailable(

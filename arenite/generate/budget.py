@@ -37,6 +37,7 @@ def chosen_context(
     block: int,
     sessions: int = 1,
     options: Options = USUAL,
+    offloaded: bool = False,
 ) -> int:
     """The longest context, up to the model's own, of which `sessions` fit `memory` bytes; without a
     budget up to DEFAULT_CONTEXT."""
@@ -45,14 +46,21 @@ def chosen_context(
         return min(most, DEFAULT_CONTEXT)
     least = min(LEAST_CONTEXT, most)
     interface = interface_of(
-        file.recipe(context=least, block=min(block, least), kv=kv, sessions=sessions)
+        file.recipe(
+            context=least,
+            block=min(block, least),
+            kv=kv,
+            sessions=sessions,
+            offloaded=offloaded,
+        )
     )
     wanted = json.dumps(["context", memory, most, str(kv), block, sessions])
 
     def find() -> str:
         def planned(file: LanguageFile, context: int) -> MemoryPlan:
             sizes = {"context": context, "block": min(block, context), "sessions": sessions}
-            return plan_graph(interface_of(file.recipe(kv=kv, **sizes)), options)
+            recipe = file.recipe(kv=kv, offloaded=offloaded, **sizes)
+            return plan_graph(interface_of(recipe), options)
 
         return str(_search(file, planned, memory, kv, least, most))
 

@@ -67,7 +67,8 @@ class Settings:
         self.file = file
         self.memory = parse_nbytes(memory)
         self.options = Options(device=device)
-        backend_of(device)  # what there is none of is told now
+        #: Whether the program runs in memory that is not the host's.
+        self.offloaded = backend_of(device).memory != "cpu"  # what there is none of is told now
         self.kv = _kv_dtype(kv)
         self.sessions = whole("sessions", sessions, 1, MAX_SESSIONS)
         if file.is_embedding and self.sessions > 1:
@@ -83,7 +84,13 @@ class Settings:
         else:
             with self.refusals():
                 context = chosen_context(
-                    file, self.memory, self.kv, block, self.sessions, self.options
+                    file,
+                    self.memory,
+                    self.kv,
+                    block,
+                    self.sessions,
+                    self.options,
+                    self.offloaded,
                 )
         if not 1 <= context <= file.description.context:
             raise InvalidArgument(
@@ -97,7 +104,11 @@ class Settings:
     def interface(self) -> GraphInterface:
         """What a run needs to know of the graph; the graph is not built where it was once."""
         recipe = self.file.recipe(
-            context=self.context, block=self.block, kv=self.kv, sessions=self.sessions
+            context=self.context,
+            block=self.block,
+            kv=self.kv,
+            sessions=self.sessions,
+            offloaded=self.offloaded,
         )
         return interface_of(recipe)
 
@@ -124,6 +135,16 @@ class Settings:
                 f"{self.file.path} can't run on device {self.options.device!r} yet: {problem}; "
                 f"load it with device={USUAL.device!r}"
             ) from problem
+
+    def arguments(self, tokens: Sequence[int], position: int) -> list[NDArray[Any]]:
+        """What the program is called with for these tokens, the first of them at a position."""
+        index = np.int32 if self.offloaded else np.int64
+        given = [np.array(tokens, index)]
+        if not self.file.is_embedding:
+            given.append(np.array(position, index))
+            if self.offloaded:
+                given.append(np.empty((position + len(tokens), 0), np.uint8))
+        return given
 
     def checked(self, plan: MemoryPlan) -> MemoryPlan:
         """The plan; DoesNotFit where it is over the budget."""
@@ -300,8 +321,7 @@ class LanguageModel(Closing):
             logits = np.empty(0, np.float32)
             while pending:
                 block = pending[: self.settings.block]
-                position = np.int64(len(held))
-                [rows] = self.executable(np.array(block, np.int64), position)
+                [rows] = self.executable(*self.settings.arguments(block, len(held)))
                 logits = rows[-1]
                 held += block
                 del pending[: len(block)]
@@ -336,7 +356,7 @@ class LanguageModel(Closing):
             tokens = [*tokens[: self.context - 1], tokens[-1]]
         with self._turn.take():
             self._recover()
-            [row] = self.executable(np.array(tokens, np.int64))
+            [row] = self.executable(*self.settings.arguments(tokens, 0))
         return row
 
     def _recover(self) -> None:

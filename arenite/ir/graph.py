@@ -148,7 +148,7 @@ class Graph:
     def _variables(self) -> tuple[Var, ...]:
         found: dict[str, Var] = {}
         for node in self.everything:
-            for var in _variables_of(node):
+            for var in variables_of(node):
                 if found.setdefault(var.name, var) != var:
                     other = found[var.name]
                     raise InvalidGraph(
@@ -279,10 +279,10 @@ def _key(size: Expr, found: dict[str, int]) -> str:
 
 def found_sizes(node: Node) -> set[Found]:
     """Sizes found while running in the type and the attributes of a node."""
-    return {var for var in _variables_of(node) if isinstance(var, Found)}
+    return {var for var in variables_of(node) if isinstance(var, Found)}
 
 
-def _variables_of(node: Node) -> list[Var]:
+def variables_of(node: Node) -> list[Var]:
     """The variables in the type and the attributes of a node."""
     found: list[Var] = []
     pending: list[object] = [value for _, value in reversed(node.attrs)]

@@ -2,6 +2,14 @@
 
 Host access is by value or by byte range and always within bounds: a value never reaches into its
 neighbour, a range never leaves the arena. Each value keeps its own width.
+
+Where the plan has a shadow and the device float16 in its kernels, there is a second buffer of half
+the size: what `write_f32` writes is there in half precision too, at half the offset.
+
+    arena    0       64              128             bytes; element k of a value is at
+             [ a f32 ][ b f32         ]                 offset + 4 k
+    shadow   [ a ][ b    ]                              offset / 2 + 2 k
+             0   32      64
 """
 
 from __future__ import annotations
@@ -15,11 +23,12 @@ from arenite import device as devices
 from arenite.device import Allocator, Buffer, BufferOptions
 from arenite.device.allocator import as_integer
 from arenite.device.host import bytes_of
-from arenite.dtype import DType, uint8
+from arenite.dtype import BY_NAME, DType, uint8
 from arenite.errors import (
     InvalidArgument,
     InvalidView,
     NotCpuAccessible,
+    NotSupported,
     SizeMismatch,
     TypeMismatch,
 )
@@ -27,11 +36,16 @@ from arenite.memory.columns import SlotColumns
 from arenite.memory.plan import MemoryPlan, Slot
 from arenite.memory.values import ARENA_REGIONS, REGIONS, ValueId, align_up
 
+FLOAT16 = BY_NAME["float16"]
+
 Float32Array = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class Arena:
-    """The memory of one compiled model: planned bytes, then an optional scratch tail."""
+    """The memory of one compiled model: planned bytes, then an optional scratch tail.
+
+    `buffer` has the bytes, `f16_buffer` the shadow, or is None.
+    """
 
     def __init__(self, buffer: Buffer, plan: MemoryPlan, scratch_nbytes: int = 0) -> None:
         scratch_nbytes = _scratch(scratch_nbytes)
@@ -50,6 +64,7 @@ class Arena:
                 f"BufferOptions(alignment={alignment}) asks for one"
             )
         self.buffer = buffer
+        self.f16_buffer = _shadow(buffer, plan)
         self.plan = plan
         self.scratch_nbytes = scratch_nbytes
         #: Of values whose actual length is not the one they were planned with.
@@ -78,6 +93,18 @@ class Arena:
     def nbytes(self) -> int:
         """All bytes of the arena, the scratch tail included."""
         return self.buffer.nbytes
+
+    size = nbytes
+
+    @property
+    def offsets(self) -> dict[ValueId, int]:
+        """Where each value begins."""
+        return {one: self.plan.slots[one].offset for one in self.plan.slots if self.has(one)}
+
+    @property
+    def lens(self) -> dict[ValueId, int]:
+        """The actual bytes of each value."""
+        return {one: self.len_of(one) for one in self.plan.slots if self.has(one)}
 
     def has(self, value_id: ValueId) -> bool:
         """Whether the value lies in the arena; those in mapped or caller memory don't."""
@@ -111,13 +138,34 @@ class Arena:
         """The value's actual bytes as a buffer that shares the arena's storage."""
         return self.buffer.view(self.offset(value_id), self.len_of(value_id), dtype, shape)
 
+    def f16_offset(self, value_id: ValueId) -> int:
+        """Where a value of 32-bit floats begins in the shadow: at half of its offset."""
+        offset = self.offset(value_id)
+        if offset % 4:
+            raise InvalidView(
+                f"value {value_id!r} begins at byte {offset} of the arena: 32-bit floats, and "
+                "their shadow, begin at multiples of 4"
+            )
+        return offset // 2
+
+    def f16_view(self, value_id: ValueId, shape: tuple[int, ...] | None = None) -> Buffer:
+        """The shadow of a value as float16, for products with half-precision weights."""
+        if self.f16_buffer is None:
+            why = "the plan has none (MemoryPlan.with_shadow)"
+            if self.plan.shadow_nbytes:
+                why = f"{self.buffer.device} has no float16 in its kernels"
+            raise NotSupported(f"this arena has no half-precision shadow: {why}")
+        offset, nbytes = self.f16_offset(value_id), self._floats_nbytes(value_id)
+        return self.f16_buffer.view(offset, nbytes // 2, FLOAT16, shape)
+
     @property
     def scratch(self) -> Buffer:
         """The scratch tail as a buffer; of no bytes when none was asked for."""
         return self.buffer.view(self._scratch_at, self.scratch_nbytes)
 
     def write_f32(self, value_id: ValueId, data: Any) -> None:
-        """Write 32-bit floats that fill the value's actual bytes exactly."""
+        """Write 32-bit floats that fill the value's actual bytes exactly; with a shadow, there in
+        half precision as well. What runs on the device afterwards sees both."""
         array = np.ascontiguousarray(data, dtype=np.float32)
         if array.nbytes != self.len_of(value_id):
             raise SizeMismatch(
@@ -125,13 +173,20 @@ class Arena:
                 f"{array.nbytes}; set_actual_len says how many it truly has"
             )
         self.view(value_id).copyin(array)
+        if self.f16_buffer is not None:
+            with np.errstate(over="ignore"):  # what is too large is infinite there
+                self.f16_view(value_id).copyin(array.astype(np.float16))
 
     def read_f32(self, value_id: ValueId) -> Float32Array:
         """The value's actual bytes as a new flat array of 32-bit floats."""
+        self._floats_nbytes(value_id)
+        return np.frombuffer(self.view(value_id).copyout(), dtype=np.float32).copy()
+
+    def _floats_nbytes(self, value_id: ValueId) -> int:
         nbytes = self.len_of(value_id)
         if nbytes % 4:
             raise TypeMismatch(f"value {value_id!r} has {nbytes} bytes: no whole 32-bit floats")
-        return np.frombuffer(self.view(value_id).copyout(), dtype=np.float32).copy()
+        return nbytes
 
     def read_bytes_range(self, offset: int, nbytes: int) -> bytes:
         """A copy of [offset, offset + nbytes) of the arena."""
@@ -159,13 +214,22 @@ class Arena:
     def __repr__(self) -> str:
         where = self.buffer.allocator.name
         n_values = int(_is_inside(self.plan).sum())
-        return f"<Arena of {self.nbytes} bytes on {where}: {n_values} values>"
+        shadow = "" if self.f16_buffer is None else ", with a half-precision shadow"
+        return f"<Arena of {self.nbytes} bytes on {where}: {n_values} values{shadow}>"
 
 
 def _alignment(plan: MemoryPlan) -> int:
     """What the address of the arena must be a multiple of."""
     inside = SlotColumns.of(plan.slots).alignment[_is_inside(plan)]
     return int(inside.max()) if len(inside) else 1
+
+
+def _shadow(buffer: Buffer, plan: MemoryPlan) -> Buffer | None:
+    """The half-precision shadow that a plan asks for, where the device can read one."""
+    if not plan.shadow_nbytes or not buffer.allocator.has_float16:
+        return None
+    shape = (plan.shadow_nbytes,)
+    return Buffer.allocate(buffer.allocator, uint8, shape, BufferOptions(zeroed=True))
 
 
 def _is_inside(plan: MemoryPlan) -> NDArray[np.bool_]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, NamedTuple, cast
 
-from arenite.errors import InvalidPlan
+from arenite.errors import DoesNotFit, InvalidPlan
 from arenite.memory.values import (
     ARENA_REGIONS,
     MAX_NUMBER,
@@ -102,6 +102,8 @@ class MemoryPlan:
     objective: str = MEMORY
     reuse_edges: int = 0  # pairs of launches that only the sharing of bytes orders
     instead: Price | None = None  # of the plan for memory, where this is not it
+    #: Of a buffer beside the arena that has its 32-bit floats in half precision; 0: there is none.
+    shadow_nbytes: int = 0
     #: What else is known of values, for people: dtype and shape, where they come from.
     details: Mapping[ValueId, str] = field(default_factory=dict, compare=False, repr=False)
     #: What runs at each tick, from tick 0 on, where a schedule is known.
@@ -114,11 +116,11 @@ class MemoryPlan:
 
     @property
     def total_nbytes(self) -> int:
-        """Bytes of the arena, and of what is in memory outside of it while the program runs: mapped
-        weights read in place, inputs and outputs."""
+        """Bytes of the arena and its shadow, and of what is in memory outside of them while the
+        program runs: mapped weights read in place, inputs and outputs."""
         outside = (r for r in self.regions.values() if not r.in_arena)
         resident = (r.nbytes for r in outside if r.name in RESIDENT_REGIONS)
-        return self.peak_nbytes + sum(resident)
+        return self.peak_nbytes + self.shadow_nbytes + sum(resident)
 
     @property
     def nbytes_by_device(self) -> dict[str, int]:
@@ -130,7 +132,7 @@ class MemoryPlan:
                 found[region.device] += 0 if region.in_arena else region.nbytes
         for region in self.regions.values():
             if region.in_arena:  # all of the arena is on one device
-                found[region.device] += self.peak_nbytes
+                found[region.device] += self.peak_nbytes + self.shadow_nbytes
                 break
         return found
 
@@ -153,6 +155,23 @@ class MemoryPlan:
                 key = (slot.region, slot.block)
                 blocks[key] = max(blocks.get(key, 0), slot.capacity)
         return sum(blocks.values()) - self.peak_nbytes
+
+    def with_shadow(self) -> MemoryPlan:
+        """The same plan with a half-precision shadow of the arena, which takes half of its bytes:
+        what `Arena.write_f32` writes at an offset is there as float16 at half of that offset. A
+        device without float16 in its kernels makes none."""
+        shadow_nbytes = -(-self.peak_nbytes // 2)
+        if self.capacity is not None and self.peak_nbytes + shadow_nbytes > self.capacity:
+            raise DoesNotFit(
+                f"the arena takes {self.peak_nbytes} bytes and its half-precision shadow "
+                f"{shadow_nbytes} more; there may be {self.capacity}. Leave the shadow out",
+                capacity=self.capacity,
+                lower_bound=self.lower_bound + -(-self.lower_bound // 2),
+                smallest_known=self.peak_nbytes + shadow_nbytes,
+                peak_tick=self.peak_tick,
+                live=(),
+            )
+        return replace(self, shadow_nbytes=shadow_nbytes)
 
     def live_at(self, tick: int) -> list[Slot]:
         """Slots whose bytes are in use at a tick, the largest first. An alias is not among them: it
@@ -190,6 +209,7 @@ class MemoryPlan:
             "objective": self.objective,
             "reuse_edges": self.reuse_edges,
             "instead": None if self.instead is None else self.instead._asdict(),
+            "shadow_nbytes": self.shadow_nbytes,
             "regions": [region._asdict() for region in self.regions.values()],
             "slots": [_slot_to_json(s, self.details.get(s.id)) for s in self.slots.values()],
             "ticks": [tick._asdict() for tick in self.ticks],
@@ -221,6 +241,7 @@ class MemoryPlan:
             objective=top.choice("objective", OBJECTIVES),
             reuse_edges=top.number("reuse_edges"),
             instead=_price(data.get("instead")),
+            shadow_nbytes=top.number("shadow_nbytes", optional=True) or 0,
             details={
                 s.id: r.text("detail")
                 for s, r in zip(slots, rows, strict=True)

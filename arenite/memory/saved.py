@@ -19,7 +19,10 @@ from arenite.memory.flat import flattened, unflattened
 from arenite.memory.plan import OBJECTIVES, MemoryPlan, Price, Region, Tick
 from arenite.memory.values import MAX_NUMBER, REGIONS, ValueId
 
-_ABOUT = ("peak_tick", "capacity", "method", "work", "seconds", "objective", "reuse_edges")
+_ABOUT = (
+    *("peak_tick", "capacity", "method", "work", "seconds", "objective", "reuse_edges"),
+    "shadow_nbytes",
+)
 
 
 def plan_to_bytes(plan: MemoryPlan) -> bytes:
@@ -140,7 +143,7 @@ def _number(value: Any) -> int:
 
 
 def _check_about(about: dict[str, Any]) -> None:
-    for name in ("peak_tick", "work", "reuse_edges"):
+    for name in ("peak_tick", "work", "reuse_edges", "shadow_nbytes"):
         _number(about[name])
     if about["capacity"] is not None:
         _number(about["capacity"])

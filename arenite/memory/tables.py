@@ -80,6 +80,9 @@ def region_rows(plan: MemoryPlan, amount: Callable[[int], str] = str) -> list[li
             where = f"{arena} from {amount(region.base) if region.base else 0}"
         sizes = (amount(region.nbytes), amount(region.lower_bound))
         regions.append([region.name, where, *sizes, str(count)])
+    if plan.shadow_nbytes:
+        size = amount(plan.shadow_nbytes)
+        regions.append(["shadow", "beside the arena, as float16", size, size, ""])
     return regions
 
 

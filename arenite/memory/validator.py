@@ -49,6 +49,10 @@ def validate(plan: MemoryPlan) -> None:
     for lower, upper in pairwise(arena):
         if lower.base + lower.nbytes > upper.base:
             raise InvalidPlan(f"regions {lower.name} and {upper.name} overlap in the arena")
+    if plan.shadow_nbytes and 2 * plan.shadow_nbytes < plan.peak_nbytes:
+        raise InvalidPlan(
+            f"a shadow of {plan.shadow_nbytes} bytes is not half of the arena's {plan.peak_nbytes}"
+        )
     for slot in plan.slots.values():
         region = plan.regions.get(slot.region)
         if region is None:

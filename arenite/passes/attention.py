@@ -18,10 +18,10 @@ from arenite.ir.compose.basic import (
     sub,
     where,
 )
-from arenite.ir.dim import Dim
+from arenite.ir.dim import Dim, bounds
 from arenite.ir.node import Node
 from arenite.ir.ops.attention import heads_a_group, operands
-from arenite.ir.ops.define import BOOL, INT64, make
+from arenite.ir.ops.define import BOOL, INT32, INT64, make
 from arenite.ir.ops.sources import size
 
 FLOAT32 = BY_NAME["float32"]
@@ -56,23 +56,27 @@ def written_out(node: Node) -> Node:
     """An attention in ops that every back end has."""
     given = operands(node.inputs)
     dtype = FLOAT32 if node.dtype.bits < 32 else node.dtype
-    q, k, v = (cast(value, dtype) for value in (given.q, given.k, given.v))
+    q, k, v = cast(given.q, dtype), given.k, given.v
     *batch, _, length, width = q.shape
     groups, keys, n_shared = k.shape[-3], k.shape[-2], heads_a_group(q, k)
     if given.k_scale is not None and given.v_scale is not None:
-        k, v = (_scaled(x, scales) for x, scales in ((k, given.k_scale), (v, given.v_scale)))
+        pairs = ((k, given.k_scale), (v, given.v_scale))
+        k, v = (_scaled(cast(x, dtype), scales) for x, scales in pairs)
     # Heads that share keys stand side by side, and the keys are stretched over them.
     grouped = (*batch, groups, n_shared, length, width)
     q = make("reshape", q, shape=grouped)
-    k = make("reshape", k, shape=(*batch, groups, 1, keys, width))
-    v = make("reshape", v, shape=(*batch, groups, 1, keys, v.shape[-1]))
+    k = cast(make("reshape", k, shape=(*batch, groups, 1, keys, width)), dtype)
+    v = cast(make("reshape", v, shape=(*batch, groups, 1, keys, v.shape[-1])), dtype)
     scores = make("matmul", q, k, transpose_a=False, transpose_b=True)
     shape = scores.shape
     scores = mul(scores, node.attr("scale"))
     if node.attr("causal"):
-        query = make("iota", axis=len(shape) - 2, shape=shape, dtype=INT64)
-        key = make("iota", axis=len(shape) - 1, shape=shape, dtype=INT64)
-        last_seen = add(query, size(node.attr("offset"), INT64))
+        # Wide integers only where numbers of keys need them: some devices have none.
+        counts = (keys, length, node.attr("offset"))
+        index = INT32 if all(bounds(one)[1] < 2**30 for one in counts) else INT64
+        query = make("iota", axis=len(shape) - 2, shape=shape, dtype=index)
+        key = make("iota", axis=len(shape) - 1, shape=shape, dtype=index)
+        last_seen = add(query, size(node.attr("offset"), index))
         seen = make("le", key, last_seen)
         if node.attr("window"):
             near = binary("lt", sub(last_seen, key), node.attr("window"))

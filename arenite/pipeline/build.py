@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from arenite import passes
@@ -13,13 +14,14 @@ from arenite.errors import DoesNotFit
 from arenite.ir.dim import Dim, Var
 from arenite.ir.graph import Graph
 from arenite.memory import MemoryPlan
+from arenite.memory.plan import CONCURRENCY
 from arenite.passes import Pass
 from arenite.pipeline.choices import all_choices
 from arenite.pipeline.load import load_kernels
 from arenite.pipeline.planning import planned
 from arenite.pipeline.program import refuse_cut
 from arenite.pipeline.steps import Lowered, lowered
-from arenite.program.backend import Code, KernelCode, OnCompiled, backend_of
+from arenite.program.backend import Backend, Code, KernelCode, OnCompiled, backend_of
 from arenite.program.cached_kernel import CachedKernel, KernelArray, Program
 from arenite.program.compiled import Compiled
 from arenite.program.launch import Launch
@@ -87,7 +89,7 @@ def _planned(
 ) -> PlannedProgram:
     backend = backend_of(options.device)
     schedule = fuse(simplified)
-    built = build_all(schedule.kernels, backend.build, choices)
+    built = build_all(schedule.kernels, backend.builder(options.device), choices)
     at_load = load_kernels(schedule, built)
     built = backend.shared(built, at_load)
     scratch = {number: one.scratch for number, one in built.items()}
@@ -108,8 +110,18 @@ def _planned(
         )
 
     program = lowered(graph, schedule, scratch, record, at_load, given)
-    plan = planned(program, shared_of(program.launches), options, backend.memory)
+    plan = _plan(program, options, backend)
     return PlannedProgram(way, built, program, plan)
+
+
+def _plan(program: Lowered, options: Options, backend: Backend) -> MemoryPlan:
+    """Where a back end joins launches, for concurrency, if there is memory for that."""
+    if backend.joins_launches:
+        every = [True] * len(program.launches)
+        with suppress(DoesNotFit):
+            wide = replace(options, plan=CONCURRENCY)
+            return planned(program, every, wide, backend.memory)
+    return planned(program, shared_of(program.launches), options, backend.memory)
 
 
 def build(

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from arenite.errors import NotCompiled
 from arenite.ir.ops.unbounded import CUTTING
+from arenite.memory.plan import HOST
 from arenite.pipeline import compile_graph
+from arenite.program.backend import backend_of
 from arenite.program.options import USUAL, Options
 
 if TYPE_CHECKING:
@@ -23,13 +25,18 @@ def compile_program(
     threads: int | None = None,
     on_progress: OnCompiled | None = None,
 ) -> CompiledProgram:
-    """An Executable for this machine, or one in segments where no plan can be made before a run.
+    """An Executable for this machine, or one in segments where no plan can be made before a run,
+    or where the device refuses ops: those run on the CPU then.
     `on_progress(done, total)` hears of kernels, but for those of segments."""
-    if is_cut(graph):
-        from arenite.pipeline.segmented import SegmentedExecutable
+    if not is_cut(graph):
+        try:
+            return compile_graph(graph, options, threads=threads, on_progress=on_progress)
+        except NotCompiled:
+            if backend_of(options.device).memory == HOST:
+                raise
+    from arenite.pipeline.segmented import SegmentedExecutable
 
-        return SegmentedExecutable(graph, options, threads)
-    return compile_graph(graph, options, threads=threads, on_progress=on_progress)
+    return SegmentedExecutable(graph, options, threads)
 
 
 def is_cut(graph: Graph) -> bool:

@@ -10,13 +10,15 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from arenite.errors import DoesNotFit
+from arenite.errors import DoesNotFit, NotCompiled
+from arenite.memory.plan import HOST
 from arenite.pipeline.growth import Growth, GrowthSizes
 from arenite.pipeline.memory_use import MemoryUse
 from arenite.pipeline.segment import SegmentSizes
 from arenite.pipeline.segmented_plan import PlannedSegment
 from arenite.pipeline.sizes import Sized
 from arenite.pipeline.stages import AnySegment, Segment
+from arenite.program.backend import backend_of
 from arenite.program.options import Options
 from arenite.runtime.executable import Executable
 
@@ -32,7 +34,14 @@ class OpenSegment:
     sized: Sized
     capacities: dict[str, int]
     executable: Executable
+    #: Why it runs on the CPU, where that was not known before it was compiled.
+    refusal: str = ""
     n_entered: int = 0
+
+    @property
+    def device(self) -> str:
+        """What it runs on."""
+        return self.executable.device
 
     @property
     def nbytes(self) -> int:
@@ -50,6 +59,7 @@ class OpenSegment:
             len(self.executable.kernels),
             self.n_entered,
             self.executable.plan,
+            self.device,
         )
 
 
@@ -140,8 +150,19 @@ class SegmentCache:
         sized = about.sized(capacities)
         named = about.named(capacities)
         self.n_compiled += 1
-        executable = compile_graph(sized.graph, self._options, threads=self._threads)
-        return OpenSegment(about.segment, sized, named, executable)
+        segment, options, refusal = about.segment, self._options, ""
+        on_host = replace(options, device=HOST)
+        if isinstance(segment, Segment) and segment.on_host:
+            options = on_host
+        try:
+            executable = compile_graph(sized.graph, options, threads=self._threads)
+        except NotCompiled as problem:
+            if backend_of(options.device).memory == HOST:
+                raise
+            # Each op alone is done there, but not all of them as they were fused.
+            refusal = str(problem)
+            executable = compile_graph(sized.graph, on_host, threads=self._threads)
+        return OpenSegment(segment, sized, named, executable, refusal)
 
     def forget(self, segments: Iterable[AnySegment]) -> None:
         """Close all programs of segments that are entered no more."""

@@ -3,6 +3,10 @@
 Native code runs a segment and returns; a size is read, a loop goes on with values of other sizes,
 or structure is known now; the next segment is planned inside the budget, or refused, and entered.
 To its caller it is an Executable.
+
+On a device other than the CPU it is a mixed program too: ops that the device refuses are segments
+of the CPU, and what they read and make is copied by launches of the device's segments; branches
+and loops are run by the host.
 """
 
 from __future__ import annotations
@@ -15,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite import locks
+from arenite import locks, passes
 from arenite.errors import InvalidArgument, RunFailed
 from arenite.ir.dim import bounds
 from arenite.ir.graph import Graph
 from arenite.ir.interface import Port
+from arenite.ir.ops.control import regions_of
+from arenite.memory.plan import HOST
 from arenite.pipeline.memory_use import MemoryUse
 from arenite.pipeline.segment_cache import OpenSegment, SegmentCache
 from arenite.pipeline.segmented_plan import SegmentedPlan
@@ -55,8 +61,17 @@ class SegmentedExecutable(Closing):
         self.graph = graph
         self.threads = chosen_n_threads(threads)
         self._options = options
-        self._staging = Staging()
-        self._frame = self._staging.frame(graph)
+        self._fallback = None
+        if backend_of(options.device).memory == HOST:
+            self._staging = Staging()
+            self._frame = self._staging.frame(graph)
+        else:
+            from arenite.pipeline.fallback import Fallback
+
+            neutral, _ = passes.run(graph, passes.NEUTRAL)
+            self._fallback = Fallback(options, neutral.origins)
+            self._staging = Staging(self._fallback.is_needed)
+            self._frame = self._staging.frame(neutral)
         self._open = SegmentCache(self.threads, options)
         self._special = Specializations(self._staging, self._open)
         ports = tuple(Port(node.attr("name"), node.shape, node.dtype) for node in graph.inputs)
@@ -210,6 +225,13 @@ class SegmentedExecutable(Closing):
     def device(self) -> str:
         """What it runs on."""
         return self._options.device
+
+    @property
+    def on_cpu(self) -> dict[str, str]:
+        """Ops that run on the CPU since the device refuses them, and why."""
+        reasons = {} if self._fallback is None else self._fallback.reasons
+        found = {node.op: why for node, why in reasons.items() if not regions_of(node)}
+        return found | {f"segment {s.segment.number}": s.refusal for s in self._open if s.refusal}
 
     @property
     def segments(self) -> tuple[OpenSegment, ...]:

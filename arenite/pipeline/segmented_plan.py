@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from arenite.device.allocator import readable_nbytes
 from arenite.memory import MemoryPlan, Region, Slot, ValueId
 from arenite.memory.html import html_table
+from arenite.memory.plan import HOST
 from arenite.memory.tables import NOTEBOOK_BOXES, aligned
 
 #: Segments whose plans are drawn in a notebook: the largest.
@@ -24,6 +25,7 @@ class PlannedSegment:
     n_kernels: int
     n_entered: int
     plan: MemoryPlan
+    device: str = HOST
 
     @property
     def planned_for(self) -> str:
@@ -87,6 +89,7 @@ class SegmentedPlan:
                         "sizes": one.sizes,
                         "n_kernels": one.n_kernels,
                         "n_entered": one.n_entered,
+                        "device": one.device,
                         "plan": json.loads(one.plan.to_json()),
                     }
                     for one in self.segments
@@ -98,7 +101,7 @@ class SegmentedPlan:
         )
 
     def _rows(self, amount: Callable[[int], str] = str) -> list[list[str]]:
-        rows = [["segment", "planned for", "kernels", "arena bytes", "entered"]]
+        rows = [["segment", "planned for", "kernels", "arena bytes", "entered", "device"]]
         rows += [
             [
                 str(one.number),
@@ -106,6 +109,7 @@ class SegmentedPlan:
                 str(one.n_kernels),
                 amount(one.plan.peak_nbytes),
                 str(one.n_entered),
+                one.device,
             ]
             for one in self.segments
         ]

@@ -6,11 +6,15 @@
 In: a graph with ops that no plan can be made for beforehand (`ir/ops/unbounded.py`), in regions
 too. Out: a StagedGraph. What a segment makes is handed on as arrays; what takes nothing to make up
 again (constants, numbers, views) is made up where it is read.
+
+A mixed program has ops that its device refuses. Stages then take turns: even ones are the device's,
+odd ones the CPU's, and a node is made in the first of its kind behind what it reads. Branches and
+loops are called between segments, so that their bodies are mixed too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -48,13 +52,15 @@ class FoundSize:
 
 @dataclass(eq=False, slots=True)
 class Segment:
-    """Native code between two cuts: `outputs` of `inputs`, and sizes it finds that others need."""
+    """Native code between two cuts: `outputs` of `inputs`, and sizes it finds that others need.
+    `on_host`: made by the CPU, whatever device the program is for."""
 
     number: int
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
     found: tuple[FoundSize, ...]
     origins: Origins
+    on_host: bool = False
 
 
 AnySegment: TypeAlias = Segment | Growth
@@ -109,11 +115,13 @@ class StagedGraph:
 
 
 class Staging:
-    """Makes frames; segments are numbered through all of them."""
+    """Makes frames; segments are numbered through all of them. Of a mixed program it is given what
+    tells the nodes that run on the CPU."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_host: Callable[[Node], bool] | None = None) -> None:
         self._n_segments = 0
         self._is_cut: dict[Region, bool] = {}
+        self.on_host = on_host
 
     def frame(self, graph: Graph) -> StagedGraph:
         """The stages of a graph; its states are inputs, what they become are results."""
@@ -128,8 +136,15 @@ class Staging:
     def _cuts(self, region: Region) -> bool:
         if region not in self._is_cut:
             inside = everything((*region.parameters, *region.results))
-            self._is_cut[region] = any(node.op in CUTTING for node in inside)
+            is_cut = any(node.op in CUTTING for node in inside)
+            self._is_cut[region] = is_cut or any(map(self._is_on_device, inside))
         return self._is_cut[region]
+
+    def _is_on_device(self, node: Node) -> bool:
+        """Whether a node of a body is worth it that the host runs the loop around it."""
+        if self.on_host is None or _is_given(node) or _is_made_here(node):
+            return False
+        return not self.on_host(node)
 
     def next_number(self) -> int:
         self._n_segments += 1
@@ -169,6 +184,11 @@ class _Stages:
                 stage = max(stage, stage_of[value] + (value in self._called))
             # A range is made up behind the cut at which its size is read.
             stage_of[node] = stage + (node.op == "arange")
+            on_host = self._staging.on_host
+            if on_host is not None and node not in self._called and not _is_given(node):
+                is_host = on_host(node)
+                if is_host or node.op == "arange" or not _is_made_here(node):
+                    stage_of[node] += (stage_of[node] % 2 == 1) != is_host
         return stage_of
 
     def frame(self) -> StagedGraph:
@@ -194,7 +214,8 @@ class _Stages:
 
     def _call(self, nodes: list[Node]) -> Call:
         node = nodes[0]
-        axes = growing_axes(node) if node.op == "growing_loop" else None
+        is_native = node.op == "growing_loop" and self._staging.on_host is None
+        axes = growing_axes(node) if is_native else None
         if axes is not None:
             number = self._staging.next_number()
             return Call(tuple(nodes), (), Growth(number, node, axes, self._graph.origins))
@@ -274,6 +295,7 @@ class _Stages:
                     tuple(wanted.outputs),
                     tuple(wanted.found.values()),
                     self._graph.origins,
+                    self._staging.on_host is not None and k % 2 == 1,
                 )
             dropped = (node for node, end in last_use.items() if end == k and node not in kept)
             stages.append(Stage(segment, tuple(wanted.calls), tuple(dropped)))

@@ -82,6 +82,9 @@ class Backend(ABC):
 
     #: That of its folder, and of its devices.
     name: str
+    #: Whether launches that wait for the same are joined into one: then values have bytes of their
+    #: own for as long as any launch that data does not keep apart may touch them.
+    joins_launches = False
     #: The device whose memory weights and the arena are in: "cpu" where it is the host's.
     memory: str
 
@@ -112,6 +115,10 @@ class Backend(ABC):
         """Kernels, where some that are much alike may have become the same; `at_load` are those that
         run once."""
         return built
+
+    def builder(self, device: str) -> Callable[[Kernel, str], Built]:
+        """`build` for a device by its name, which may do more or less than others of its kind."""
+        return self.build
 
     def estimated_ns(self, kernel: Kernel) -> int:
         """What a launch may take, at the largest sizes: decides what is shared among workers."""

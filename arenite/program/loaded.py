@@ -29,6 +29,7 @@ class Timings(NamedTuple):
     n_lost: int  # calls that were not noted for lack of room
     sizes: Mapping[str, int]  # of the run, those it found among them
     limits: Callable[[int], Limits]  # of the device, with so many workers at once
+    about: str = ""  # what else there is to say of a run, in a line
 
 
 class Quick(Protocol):

@@ -75,6 +75,10 @@ class CompiledProgram(Protocol):
         """What it runs on."""
 
     @property
+    def on_cpu(self) -> dict[str, str]:
+        """Ops that the device refuses and the CPU does, and why."""
+
+    @property
     def plan(self) -> Plan:
         """Where every value lives."""
 

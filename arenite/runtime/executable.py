@@ -76,6 +76,11 @@ class Executable(Closing):
         return self.compiled.options.device
 
     @property
+    def on_cpu(self) -> dict[str, str]:
+        """Ops that the device refuses and the CPU does: none, since all of it is one program."""
+        return {}
+
+    @property
     def plan(self) -> MemoryPlan:
         """Where every value lives, with sizes at their largest."""
         return self.compiled.plan

@@ -54,13 +54,14 @@ class Profile:
     names: Sequence[str]  # of kernels
     n_lost: int  # calls that were not noted for lack of room
     limits: Limits
+    about: str = ""  # what the device has to say of a run: its dispatches and barriers
 
     @classmethod
     def of(
         cls, timings: Timings, kernels: Sequence[CachedKernel], reads: Sequence[tuple[str, ...]]
     ) -> Profile:
         """`reads` is what each kernel reads that has a name of its own."""
-        records, rate, n_lost, sizes, limits = timings
+        records, rate, n_lost, sizes, limits, about = timings
         busy: dict[int, list[float]] = {}
         threads: dict[int, set[int]] = {}
         n_runs: Counter[int] = Counter()
@@ -100,7 +101,7 @@ class Profile:
             wall = float(records["end"].max() - records["begin"].min()) / rate
         names = [kernel.entry_point for kernel in kernels]
         most = limits(max(n_cores.values(), default=1))
-        return cls(tuple(times), wall, records, rate, names, n_lost, most)
+        return cls(tuple(times), wall, records, rate, names, n_lost, most, about)
 
     def _rows(self) -> list[list[str]]:
         rates = ["Gop/s", "GB/s", "of limit"]
@@ -124,9 +125,10 @@ class Profile:
 
     def __str__(self) -> str:
         lost = f"; {self.n_lost} calls were not noted" if self.n_lost else ""
+        about = f"\n{self.about}" if self.about else ""
         return (
             aligned(self._rows(), {1, 2, 3, 4, 5, 6, 7})
-            + f"\n\n{self.wall_seconds * 1e6:.1f} µs from the first kernel to the last{lost}"
+            + f"\n\n{self.wall_seconds * 1e6:.1f} µs from the first kernel to the last{lost}{about}"
             + f"\n{self.limits}"
         )
 
@@ -141,6 +143,7 @@ class Profile:
                 "wall_seconds": self.wall_seconds,
                 "lost": self.n_lost,
                 "limits": asdict(self.limits),
+                "about": self.about,
             }
         )
 

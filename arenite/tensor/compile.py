@@ -198,6 +198,11 @@ class CompiledFunction(Closing):
         return self.executable.executables
 
     @property
+    def on_cpu(self) -> dict[str, str]:
+        """Ops that the device refuses and the CPU does, and why."""
+        return self.executable.on_cpu
+
+    @property
     def plan(self) -> Plan:
         """Where every value lives, and what the program takes."""
         return self.executable.plan

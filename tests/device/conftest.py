@@ -14,6 +14,12 @@ def cpu() -> CpuAllocator:
     return CpuAllocator()
 
 
+@pytest.fixture(params=["cpu", "webgpu"])
+def memory(request: pytest.FixtureRequest) -> Allocator:
+    """Every device: what is the same for all of them."""
+    return CpuAllocator() if request.param == "cpu" else webgpu()
+
+
 @pytest.fixture(params=["hidden", "webgpu"])
 def hidden(request: pytest.FixtureRequest) -> Allocator:
     """A device whose memory the host cannot reach: one that is made up, and WebGPU's."""

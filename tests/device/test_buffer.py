@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from arenite.device import Buffer, BufferOptions, CpuAllocator, DiskAllocator
+from arenite.device import Allocator, Buffer, BufferOptions, CpuAllocator, DiskAllocator
 from arenite.device.known import KNOWN
 from arenite.dtype import BY_NAME, float32, uint8
 from arenite.errors import (
@@ -32,18 +32,18 @@ from tests.device.allocators import CountingAllocator, filled
 # Allocation
 
 
-def test_a_buffer_is_allocated_lazily_and_once(cpu: CpuAllocator) -> None:
-    buffer = Buffer(cpu, float32, (2, 3))
+def test_a_buffer_is_allocated_lazily_and_once(memory: Allocator) -> None:
+    buffer = Buffer(memory, float32, (2, 3))
     assert not buffer.is_allocated
-    assert cpu.stats.n_live == 0
+    assert memory.stats.n_live == 0
     buffer.ensure_allocated()
     buffer.ensure_allocated()
     assert buffer.is_allocated
-    assert cpu.stats.n_live == 1
+    assert memory.stats.n_live == 1
 
 
-def test_allocate_allocates_at_once(cpu: CpuAllocator) -> None:
-    assert Buffer.allocate(cpu, float32, (2, 3)).is_allocated
+def test_allocate_allocates_at_once(memory: Allocator) -> None:
+    assert Buffer.allocate(memory, float32, (2, 3)).is_allocated
 
 
 def test_views_of_a_lazy_buffer_share_its_allocation(cpu: CpuAllocator) -> None:
@@ -122,8 +122,8 @@ def test_what_a_buffer_says_of_itself(cpu: CpuAllocator) -> None:
     assert view.device == "cpu"
 
 
-def test_identities(cpu: CpuAllocator) -> None:
-    buffer, other = Buffer(cpu, uint8, (8,)), Buffer(cpu, uint8, (8,))
+def test_identities(memory: Allocator) -> None:
+    buffer, other = Buffer(memory, uint8, (8,)), Buffer(memory, uint8, (8,))
     left, right = buffer.view(0, 4), buffer.view(0, 4)
     assert len({buffer.id, other.id, left.id, right.id}) == 4
     assert buffer.storage_id == left.storage_id == right.storage_id != other.storage_id
@@ -147,9 +147,9 @@ def test_an_empty_buffer_works(cpu: CpuAllocator) -> None:
 
 
 @pytest.mark.parametrize("shape", [(-1,), (2, -3), (1.5,), 3, ("a",)])
-def test_a_shape_is_a_sequence_of_sizes(cpu: CpuAllocator, shape: Any) -> None:
+def test_a_shape_is_a_sequence_of_sizes(memory: Allocator, shape: Any) -> None:
     with pytest.raises(InvalidArgument):
-        Buffer(cpu, float32, shape)
+        Buffer(memory, float32, shape)
 
 
 # Contents
@@ -176,15 +176,15 @@ def test_bytes_go_in_and_come_out(cpu: CpuAllocator) -> None:
     ],
 )
 def test_any_array_goes_in_as_its_bytes_in_c_order(
-    cpu: CpuAllocator, source: np.ndarray[Any, Any]
+    memory: Allocator, source: np.ndarray[Any, Any]
 ) -> None:
-    buffer = Buffer(cpu, uint8, (24,))
+    buffer = Buffer(memory, uint8, (24,))
     buffer.copyin(source)
     assert buffer.copyout() == source.tobytes()
 
 
-def test_any_bytes_like_goes_in(cpu: CpuAllocator) -> None:
-    buffer = Buffer(cpu, uint8, (8,))
+def test_any_bytes_like_goes_in(memory: Allocator) -> None:
+    buffer = Buffer(memory, uint8, (8,))
     for source in (
         bytearray(b"01234567"),
         memoryview(b"0x1x2x3x4x5x6x7x")[::2],
@@ -196,31 +196,31 @@ def test_any_bytes_like_goes_in(cpu: CpuAllocator) -> None:
 
 
 @pytest.mark.parametrize("source", ["12345678", [1, 2], 8, np.array([None])])
-def test_what_has_no_bytes_does_not_go_in(cpu: CpuAllocator, source: Any) -> None:
+def test_what_has_no_bytes_does_not_go_in(memory: Allocator, source: Any) -> None:
     with pytest.raises(TypeMismatch):
-        Buffer(cpu, uint8, (8,)).copyin(source)
+        Buffer(memory, uint8, (8,)).copyin(source)
 
 
 @pytest.mark.parametrize("nbytes", [0, 7, 9, 16])
-def test_a_copy_of_the_wrong_size_changes_nothing(cpu: CpuAllocator, nbytes: int) -> None:
-    buffer = filled(cpu, bytes(range(8)))
+def test_a_copy_of_the_wrong_size_changes_nothing(memory: Allocator, nbytes: int) -> None:
+    buffer = filled(memory, bytes(range(8)))
     with pytest.raises(SizeMismatch, match=rf"{nbytes} bytes .* has 8"):
         buffer.copyin(b"x" * nbytes)
     with pytest.raises(SizeMismatch):
-        buffer.copy_from(filled(cpu, b"x" * nbytes))
+        buffer.copy_from(filled(memory, b"x" * nbytes))
     target = bytearray(b"x" * nbytes)
     with pytest.raises(SizeMismatch):
         buffer.copyout(target)
     assert buffer.copyout() == bytes(range(8))
     assert target == b"x" * nbytes
-    lazy = Buffer(cpu, uint8, (8,))
+    lazy = Buffer(memory, uint8, (8,))
     with pytest.raises(SizeMismatch):
         lazy.copyin(b"x" * nbytes)
     assert not lazy.is_allocated
 
 
-def test_a_target_is_writable_and_in_order(cpu: CpuAllocator) -> None:
-    buffer = filled(cpu, bytes(8))
+def test_a_target_is_writable_and_in_order(memory: Allocator) -> None:
+    buffer = filled(memory, bytes(8))
     with pytest.raises(ReadOnly):
         buffer.copyout(bytes(8))
     with pytest.raises(InvalidArgument, match="C-contiguous"):
@@ -317,13 +317,13 @@ def test_a_deep_copy_has_bytes_of_its_own(cpu: CpuAllocator, tmp_path: Path) -> 
     assert (tmp_path / "file").read_bytes() == b"abcd"
 
 
-def test_a_handle_is_not_pickled(cpu: CpuAllocator) -> None:
+def test_a_handle_is_not_pickled(memory: Allocator) -> None:
     with pytest.raises(NotSupported, match="copyout"):
-        pickle.dumps(Buffer.allocate(cpu, float32, (2, 3)))
+        pickle.dumps(Buffer.allocate(memory, float32, (2, 3)))
 
 
-def test_what_is_no_buffer_and_no_target_is_refused(cpu: CpuAllocator) -> None:
-    buffer = Buffer.allocate(cpu, float32, (2,))
+def test_what_is_no_buffer_and_no_target_is_refused(memory: Allocator) -> None:
+    buffer = Buffer.allocate(memory, float32, (2,))
     for other in (np.ones(2, np.float32), bytes(8), None):
         with pytest.raises(TypeMismatch, match="copyin takes"):
             buffer.copy_from(cast(Any, other))

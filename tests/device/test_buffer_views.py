@@ -21,14 +21,14 @@ from tests.device.allocators import HiddenAllocator, filled
 @pytest.mark.parametrize(
     ("offset", "nbytes"), [(-1, 2), (0, -1), (0, 9), (8, 1), (9, 0), (2**70, 1)]
 )
-def test_a_view_stays_within_its_parent(cpu: CpuAllocator, offset: int, nbytes: int) -> None:
-    buffer = Buffer(cpu, uint8, (100,)).view(10, 8)
+def test_a_view_stays_within_its_parent(memory: Allocator, offset: int, nbytes: int) -> None:
+    buffer = Buffer(memory, uint8, (100,)).view(10, 8)
     with pytest.raises(InvalidView, match=f"{nbytes} bytes at offset {offset} leaves the 8 bytes"):
         buffer.view(offset, nbytes)
 
 
-def test_a_shape_fills_its_view(cpu: CpuAllocator) -> None:
-    buffer = Buffer(cpu, uint8, (72,))
+def test_a_shape_fills_its_view(memory: Allocator) -> None:
+    buffer = Buffer(memory, uint8, (72,))
     with pytest.raises(InvalidView, match="takes 20 bytes; the view has 24"):
         buffer.view(0, 24, float32, (5,))
     with pytest.raises(InvalidView, match="7 bytes are no whole number of float32 elements"):
@@ -45,8 +45,8 @@ def test_a_shape_fills_its_view(cpu: CpuAllocator) -> None:
     assert buffer.view(0, 4, float32, ()).shape == ()
 
 
-def test_offsets_are_integers_of_any_kind(cpu: CpuAllocator) -> None:
-    buffer = Buffer(cpu, uint8, (8,))
+def test_offsets_are_integers_of_any_kind(memory: Allocator) -> None:
+    buffer = Buffer(memory, uint8, (8,))
     assert buffer.view(cast(int, np.int64(2)), cast(int, np.uint8(4))).offset == 2
     with pytest.raises(InvalidArgument, match="offset must be an integer"):
         buffer.view(cast(int, 1.0), 4)

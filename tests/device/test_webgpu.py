@@ -9,6 +9,8 @@ import gc
 import os
 import subprocess
 import sys
+import textwrap
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +21,7 @@ from arenite import device
 from arenite.device import Buffer, BufferOptions, CpuAllocator
 from arenite.device import webgpu as module
 from arenite.device.webgpu import WebGpuAllocator
-from arenite.dtype import uint8
+from arenite.dtype import BY_NAME, uint8
 from arenite.errors import (
     DeviceUnavailable,
     InvalidArgument,
@@ -32,6 +34,23 @@ from tests.backends.webgpu.runner import webgpu
 from tests.device.allocators import filled
 
 PLAIN = BufferOptions()
+
+
+def in_process(body: str) -> str:
+    """What a process of its own prints that has opened the device as `gpu`."""
+    webgpu()
+    head = (
+        "from arenite import device\n"
+        "from arenite.device import BufferOptions\n"
+        "from arenite.errors import *\n"
+        "gpu, PLAIN = device.get('webgpu'), BufferOptions()\n"
+    )
+    code = head + textwrap.dedent(body)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture
@@ -98,6 +117,60 @@ def test_buffers_copy_to_and_from_every_device(gpu: WebGpuAllocator) -> None:
         there.as_array()
 
 
+@pytest.mark.parametrize(("target", "source", "nbytes"), [(0, 0, 64), (8, 4, 32), (4, 60, 4)])
+def test_bytes_of_one_device_are_copied_there(
+    gpu: WebGpuAllocator,
+    target: int,
+    source: int,
+    nbytes: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = bytes(range(64))
+    one, other = filled(gpu, data), filled(gpu, bytes(64))
+
+    def refused(*_: Any) -> None:
+        raise AssertionError("the host is not needed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(gpu, "copyout", refused)
+        other.view(target, nbytes).copy_from(one.view(source, nbytes))
+    wanted = bytearray(64)
+    wanted[target : target + nbytes] = data[source : source + nbytes]
+    assert other.copyout() == bytes(wanted)
+
+
+def test_parts_of_words_and_one_buffer_onto_itself_are_copied_all_the_same(
+    gpu: WebGpuAllocator,
+) -> None:
+    one, other = filled(gpu, bytes(range(64))), filled(gpu, bytes(64))
+    other.view(1, 5).copy_from(one.view(3, 5))
+    assert other.copyout() == bytes([0, 3, 4, 5, 6, 7]) + bytes(58)
+    one.view(8, 16).copy_from(one.view(0, 16))
+    assert one.copyout()[:24] == bytes([*range(8), *range(16)])
+
+
+@pytest.mark.parametrize("name", sorted(BY_NAME))
+def test_every_dtype_can_be_stored(gpu: WebGpuAllocator, name: str) -> None:
+    dtype = BY_NAME[name]
+    shape = (3, dtype.block_length * 8)
+    data = np.random.default_rng(1).integers(0, 256, dtype.nbytes(shape), np.uint8)
+    buffer = Buffer(gpu, dtype, shape)
+    buffer.copyin(data)
+    assert buffer.copyout() == data.tobytes()
+
+
+def test_freeing_twice_counts_once(gpu: WebGpuAllocator) -> None:
+    before = gpu.stats
+    first, second = gpu.allocate(8, PLAIN), gpu.allocate(8, PLAIN)
+    gpu.free(first)
+    gpu.free(first)
+    gpu.free(CpuAllocator().allocate(8, PLAIN))  # not ours
+    assert gpu.stats.n_live == before.n_live + 1
+    gpu.free(second)
+    assert gpu.stats.n_live == before.n_live
+    assert gpu.trim() == 0
+
+
 def test_statistics_count_what_is_live(gpu: WebGpuAllocator) -> None:
     gc.collect()
     before = gpu.stats
@@ -111,6 +184,8 @@ def test_statistics_count_what_is_live(gpu: WebGpuAllocator) -> None:
 def test_nonsense_requests_are_invalid_arguments(gpu: WebGpuAllocator) -> None:
     with pytest.raises(InvalidArgument, match="-5 bytes"):
         gpu.allocate(-5, PLAIN)
+    with pytest.raises(InvalidArgument, match="integer"):
+        gpu.allocate(1.5, PLAIN)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="disk"):
         gpu.allocate(1, BufferOptions(file_offset=1))
 
@@ -135,6 +210,65 @@ def test_memory_that_the_driver_does_not_give_is_out_of_memory(
     monkeypatch.setattr(another.device, "create_buffer", fails)
     with pytest.raises(OutOfMemory, match=r"did not give 100 bytes.*not enough memory left"):
         another.allocate(100, PLAIN)
+
+
+def test_memory_that_truly_runs_out_is_out_of_memory_and_the_device_goes_on() -> None:
+    """In a process that may have little more than it has when the device is open."""
+    done = in_process(
+        """
+        import resource
+        raw = gpu.allocate(2**20, PLAIN)
+        with open("/proc/self/statm") as file:
+            most = int(file.read().split()[0]) * resource.getpagesize() + 2**28
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        try:
+            gpu.allocate(2**30, PLAIN)
+        except OutOfMemory as error:
+            print(error)
+        gpu.copyin(raw, 0, memoryview(b"goes on"))
+        print(gpu.read(raw, 0, 7), gpu.stats.n_live)
+        """
+    )
+    assert "did not give 1073741824 bytes" in done
+    assert "b'goes on' 1" in done
+
+
+def test_a_child_of_a_fork_is_told_and_its_parent_goes_on() -> None:
+    done = in_process(
+        """
+        import os
+        raw = gpu.allocate(8, PLAIN)
+        child = os.fork()
+        if not child:
+            try:
+                gpu.read(raw, 0, 8)
+            except DeviceUnavailable as error:
+                print(error, flush=True)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        gpu.copyin(raw, 0, memoryview(b"and here"))
+        print(gpu.read(raw, 0, 8))
+        """
+    )
+    assert "opened before this process was forked" in done
+    assert "b'and here'" in done
+
+
+def test_threads_copy_at_the_same_time(gpu: WebGpuAllocator) -> None:
+    failures: list[object] = []
+
+    def work(number: int) -> None:
+        for k in range(8):
+            data = bytes([number * 8 + k]) * (1000 + number)
+            if filled(gpu, data).copyout() != data:
+                failures.append((number, k))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
 
 
 def test_a_device_that_is_lost_says_so_and_another_is_opened(gpu: WebGpuAllocator) -> None:

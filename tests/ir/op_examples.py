@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import arenite.backends.cpu.ops  # noqa: F401
+import arenite.backends.cpu.ops
+import arenite.backends.webgpu.ops  # noqa: F401
 from arenite.device import Buffer
 from arenite.dtype import BY_NAME, DType
 from arenite.dtype.blocks import LAYOUTS
@@ -300,8 +301,17 @@ LAYOUT_EXAMPLES: dict[str, Callable[[], Node]] = {
     ),
 }
 
+#: For WebGPU's kernels alone.
+WEBGPU_EXAMPLES: dict[str, Callable[[], Node]] = {
+    "product_of_blocks": lambda: make(
+        "product_of_blocks", x(2, 3, 64), w := _weights(), dtype=w.dtype
+    ),
+}
+
+#: What the CPU has kernels for, and what there is.
 EXAMPLES = {**NEUTRAL_EXAMPLES, **LAYOUT_EXAMPLES}
-assert EXAMPLES.keys() == OPS.keys()
+ALL_EXAMPLES = {**EXAMPLES, **WEBGPU_EXAMPLES}
+assert ALL_EXAMPLES.keys() == OPS.keys()
 
 
 def numbers(node: Node, seed: int = 0) -> NDArray[Any]:

@@ -28,7 +28,7 @@ from arenite.ir import (
 )
 from arenite.ir.node import _interned, nbytes_of
 from arenite.ir.ops.define import OPS, on_inputs
-from tests.ir.op_examples import EXAMPLES
+from tests.ir.op_examples import ALL_EXAMPLES
 
 X = graph_input("x", 0, (3, 4), float32)
 
@@ -80,7 +80,7 @@ def test_a_number_is_rounded_by_itself_whatever_was_rounded_before() -> None:
 
 @pytest.mark.parametrize("op", OPS)
 def test_a_node_on_other_inputs_of_the_same_types_is_what_making_it_gives(op: str) -> None:
-    node = EXAMPLES[op]()
+    node = ALL_EXAMPLES[op]()
     assert on_inputs(node, node.inputs) is node
     others = tuple(
         graph_input(f"other{k}", k, value.shape, value.dtype) for k, value in enumerate(node.inputs)

@@ -33,7 +33,7 @@ from arenite.ir import (
 )
 from arenite.ir.dim import bounds
 from arenite.ir.ops.sources import philox
-from tests.ir.op_examples import EXAMPLES, numbers, x
+from tests.ir.op_examples import ALL_EXAMPLES, numbers, x
 
 F32, I8, I64, U8, BOOL = (BY_NAME[n] for n in ("float32", "int8", "int64", "uint8", "bool"))
 C64, Q4 = BY_NAME["complex64"], BY_NAME["q4_0"]
@@ -47,7 +47,7 @@ def run(node: Node, *arrays: Any, **bindings: int) -> Any:
 
 @pytest.mark.parametrize("op", [op for op in OPS if op != "parameter"])
 def test_every_op_has_a_type_and_a_meaning(op: str) -> None:
-    node = EXAMPLES[op]()
+    node = ALL_EXAMPLES[op]()
     assert node.op == op
     graph = Graph.of([node])
     verify(graph)

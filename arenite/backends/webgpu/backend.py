@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from arenite.errors import DeviceUnavailable, NotSupported
 from arenite.program.backend import Backend
 
 if TYPE_CHECKING:
+    from arenite.codegen.kernels.built import Built
     from arenite.program.cached_kernel import CachedKernel
+    from arenite.schedule import Kernel
 
 
 class WebGpuBackend(Backend):
     """Launches run in the order of the queue: there are no workers to share one."""
 
     name = memory = "webgpu"
+    joins_launches = True
 
     def identity(self, device: str) -> tuple[str, ...]:
         """The adapter, its driver, its limits. Where there is none, programs can be planned and
@@ -25,6 +30,19 @@ class WebGpuBackend(Backend):
             return ("wgsl", *open_device(device).identity)
         except DeviceUnavailable:
             return ("wgsl", "no adapter")
+
+    def builder(self, device: str) -> Callable[[Kernel, str], Built]:
+        from arenite.backends.webgpu.build import build
+        from arenite.device.webgpu import open_device
+
+        features: frozenset[str] = frozenset()
+        with suppress(DeviceUnavailable):
+            features = open_device(device).features
+
+        def built(kernel: Kernel, choice: str = "") -> Built:
+            return build(kernel, features)
+
+        return built
 
     def assembly(self, kernel: CachedKernel) -> str:
         raise NotSupported(

@@ -5,27 +5,38 @@ reason for what is not done here yet.
 
     maps              all points counted through, a stretch of them a group (`map.py`)
     reduced rows      a group a row; threads share the row, or take a column each
-    products          a group a square of results, through shared memory (`product.py`)
+    products          of weights that lie as they should: `fast_products.py`; of all others a group
+                      has a square of results, through shared memory (`product.py`)
+    sorting           a thread an element, which counts those before it (`sort.py`)
     all else          as the neutral builders cut it
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from arenite.backends.webgpu.attention import build_attention
+from arenite.backends.webgpu.fast_products import build_fast_product
 from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.map import THREADS, build_map
+from arenite.backends.webgpu.ops import PRODUCT
 from arenite.backends.webgpu.product import build_product
+from arenite.backends.webgpu.sort import build_sort
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import check, is_storable
 from arenite.codegen.groups import grouped
 from arenite.codegen.index_width import narrow_indices
-from arenite.codegen.kernels import special
+from arenite.codegen.kernels import blocks, special
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.plain import refuse_layouts, with_origins
+from arenite.codegen.kernels.values import read_dtype
+from arenite.codegen.wide_integers import with_wide_integers
 from arenite.errors import NotCompiled
 from arenite.ir.dim import bounds, variables
+from arenite.ir.graph import variables_of
+from arenite.ir.node import Node
 from arenite.ir.ops.access import is_elementwise, is_view
 from arenite.schedule.kernel import Kernel
 from arenite.schedule.roots import is_made_up
@@ -33,22 +44,30 @@ from arenite.schedule.roots import is_made_up
 #: Of a group whose threads take a column each.
 COLUMN_THREADS = 64
 
+#: Kernels of their own, by the op of the first stage.
+_BUILDERS = {**special.BUILDERS, **blocks.BUILDERS}
 #: Reductions whose meaning is their factors' product, combined; others are the CPU's own layouts.
-_REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split())
+_REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split()) | {PRODUCT}
 
 
-def build(kernel: Kernel) -> Built:
-    """The loops of a kernel for groups of threads."""
+def build(kernel: Kernel, features: Collection[str] = ()) -> Built:
+    """The loops of a kernel for groups of threads, on a device with these features."""
     with with_origins(kernel):
-        refuse_layouts(kernel)
+        refuse_layouts(kernel, "webgpu")
         _refuse_elements(kernel)
         built = _cut(kernel)
-        return replace(built, loops=_narrowed(kernel, built))
+        return replace(built, loops=_narrowed(kernel, built, features))
 
 
 def _cut(kernel: Kernel) -> Built:
-    if kernel.stages[0].node.op in special.BUILDERS:
-        built = special.build_special(kernel)
+    if kernel.stages[0].node.op in ("sort", "argsort"):
+        return build_sort(kernel)
+    attention = build_attention(kernel)
+    if attention is not None:
+        return attention
+    builder = _BUILDERS.get(kernel.stages[0].node.op)
+    if builder is not None:
+        built = builder(kernel)
         return replace(built, loops=grouped(built.loops, COLUMN_THREADS))
     for stage in kernel.stages:
         node = stage.node
@@ -57,36 +76,69 @@ def _cut(kernel: Kernel) -> Built:
             raise NotCompiled(f"{node.op} is not done on WebGPU yet")
     if not kernel.axes:
         return build_map(kernel)
-    return build_product(kernel) or _Rows(kernel).build()
+    return build_fast_product(kernel) or build_product(kernel) or _Rows(kernel).build()
 
 
 def _refuse_elements(kernel: Kernel) -> None:
     for node in (*kernel.inputs, *kernel.outputs):
-        if not is_storable(node.dtype) or node.dtype.bits > 32:
-            what = "64 bits" if node.dtype.bits == 64 else f"{node.dtype}"
-            raise NotCompiled(
-                f"{node.op} of {node.dtype}: elements of {what} are not done on WebGPU yet; cast "
-                "to int32, float32 or float16 before"
-            )
+        if node.dtype.is_block:
+            continue  # bytes, which kernels of their own take apart
+        if not is_storable(read_dtype(node.dtype)):
+            raise NotCompiled(f"{node.op}: elements of {node.dtype} are not done on WebGPU")
         if bounds(node.nbytes)[1] >= 2**31:
             raise NotCompiled(
                 f"{node.op} of {node.nbytes} bytes: WebGPU's indices have 32 bits; cut it in parts"
             )
 
 
-def _narrowed(kernel: Kernel, built: Built) -> ir.GroupKernel:
+def _narrowed(kernel: Kernel, built: Built, features: Collection[str]) -> ir.GroupKernel:
     loops = built.loops
     assert isinstance(loops, ir.GroupKernel)
-    nodes = (*kernel.inputs, *(stage.node for stage in kernel.stages))
-    dims = [*kernel.space, *(dim for node in nodes for dim in node.shape)]
-    sizes = {var.symbol: bounds(var) for dim in dims for var in variables(dim)}
+    in_space = [var for dim in kernel.space for var in variables(dim)]
+    in_nodes = [var for node in _nodes(kernel) for var in variables_of(node)]
+    sizes = {var.symbol: bounds(var) for var in (*in_space, *in_nodes)}
     missing = [name for name in loops.sizes if name not in sizes]
     if missing:
         raise NotCompiled(f"{kernel.name}: bounds of {', '.join(missing)} are not known here")
-    narrow = narrow_indices(loops, sizes)
+    narrow = _with_indices(loops, sizes, features)
+    smaller = []
+    for size, most, other in loops.smaller:
+        fewer = {**sizes, size: (sizes[size][0], min(most, sizes[size][1]))}
+        smaller.append((size, most, _with_indices(other, fewer, features)))
+        check(smaller[-1][2])
+    narrow = replace(narrow, smaller=tuple(smaller))
     check(narrow)
-    lower(narrow)  # what has no WGSL is refused here, where it is known where it comes from
+    # What has no WGSL is refused here, where it is known where it comes from.
+    missing = sorted(lower(narrow).features - set(features))
+    if missing:
+        raise NotCompiled(
+            f"{kernel.name} needs {' and '.join(missing)}, which this WebGPU device does not have"
+        )
     return narrow
+
+
+def _with_indices(
+    loops: ir.GroupKernel, sizes: Mapping[str, tuple[int, int]], features: Collection[str]
+) -> ir.GroupKernel:
+    """With indices of 32 bits, or wider ones where that can't be and the device has them."""
+    try:
+        return narrow_indices(loops, sizes)
+    except NotCompiled:
+        if "shader-int64" not in features:
+            raise
+        return with_wide_integers(loops, sizes)
+
+
+def _nodes(kernel: Kernel) -> list[Node]:
+    """Those it reads and computes, and those that are made up between."""
+    given, seen = set(kernel.inputs), dict.fromkeys(kernel.inputs)
+    pending = [stage.node for stage in kernel.stages]
+    while pending:
+        node = pending.pop()
+        if node not in seen:
+            seen[node] = None
+            pending += [one for one in node.inputs if one not in given]
+    return list(seen)
 
 
 class _Rows(KernelBuilder):

@@ -1,15 +1,15 @@
 """Loops become shaders, and shaders pipelines of a device.
 
 In: built kernels. Out: an image, which is the shaders as JSON, and which of them each kernel is.
-WGSL is compiled where it runs: pipelines are made when a program is loaded, and kept by their text
-for as long as the device is.
+WGSL is compiled where it runs: pipelines are made when a program is loaded, and the latest are kept
+by their text for the programs that come.
 """
 
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,9 +23,10 @@ from arenite.errors import DamagedCache
 from arenite.program.backend import Code, KernelCode, OnCompiled
 from arenite.program.cached_kernel import ModuleText
 
-_NAMELESS = "kernel"
+#: Pipelines that are kept on a device when no program has them any more.
+MAX_PIPELINES = 1024
 
-_pipelines: WeakKeyDictionary[WebGpuAllocator, dict[str, Any]] = WeakKeyDictionary()
+_pipelines: WeakKeyDictionary[WebGpuAllocator, OrderedDict[str, Any]] = WeakKeyDictionary()
 
 
 def compiled(built: Mapping[int, Built], on_progress: OnCompiled | None = None) -> Code:
@@ -35,12 +36,12 @@ def compiled(built: Mapping[int, Built], on_progress: OnCompiled | None = None) 
     for number, one in built.items():
         loops = one.loops
         assert isinstance(loops, ir.GroupKernel)
-        shader = replace(lower(loops), name=_NAMELESS)
+        shader = lower(loops).nameless()
         kernels[number] = KernelCode(
             "main",
             shaders.setdefault(shader, len(shaders)),
             kernel_text(loops),
-            ModuleText.of(shader.text),
+            ModuleText.of("\n".join([shader.text, *(one.text for _, _, one in shader.smaller)])),
             global_size=(one.tiles, 1, 1),
             local_size=(loops.threads, 1, 1),
         )
@@ -66,24 +67,32 @@ def pipeline_of(
     read_only: Sequence[bool],
 ) -> Any:
     """The pipeline of a shader whose arrays lie in these of its regions."""
-    text = shader.module(bindings, read_only)
-    known = _pipelines.setdefault(device, {})
-    if text not in known:
-        with device.failures(f"compile {name}"):
-            module = device.device.create_shader_module(code=text)
-            kinds = [
-                "read-only-storage" if is_only_read else "storage" for is_only_read in read_only
-            ]
-            regions = [_entry(FIRST_REGION + number, kind) for number, kind in enumerate(kinds)]
-            errors = [_entry(1, "storage")] if shader.requires else []
-            layout = device.device.create_bind_group_layout(
-                entries=[_entry(0, "uniform"), *errors, *regions]
-            )
-            known[text] = device.device.create_compute_pipeline(
-                layout=device.device.create_pipeline_layout(bind_group_layouts=[layout]),
-                compute={"module": module, "entry_point": "main"},
-            )
-    return known[text]
+    text = shader.module(bindings, read_only, device.subgroup)
+    known = _pipelines.setdefault(device, OrderedDict())
+    pipeline = known.pop(text, None)
+    if pipeline is None:
+        pipeline = _pipeline(device, name, text, shader.requires, read_only)
+    known[text] = pipeline  # the latest, and here for whoever comes
+    while len(known) > MAX_PIPELINES:
+        known.popitem(last=False)
+    return pipeline
+
+
+def _pipeline(
+    device: WebGpuAllocator, name: str, text: str, requires: bool, read_only: Sequence[bool]
+) -> Any:
+    with device.failures(f"compile {name}"):
+        module = device.device.create_shader_module(code=text)
+        kinds = ["read-only-storage" if is_only_read else "storage" for is_only_read in read_only]
+        regions = [_entry(FIRST_REGION + number, kind) for number, kind in enumerate(kinds)]
+        errors = [_entry(1, "storage")] if requires else []
+        layout = device.device.create_bind_group_layout(
+            entries=[_entry(0, "uniform"), *errors, *regions]
+        )
+        return device.device.create_compute_pipeline(
+            layout=device.device.create_pipeline_layout(bind_group_layouts=[layout]),
+            compute={"module": module, "entry_point": "main"},
+        )
 
 
 def _entry(binding: int, kind: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ whose parameters lie side by side in one uniform buffer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,9 @@ def dispatches_of(
     device: WebGpuAllocator, launches: Sequence[Bound], errors: Any
 ) -> list[Dispatch]:
     """What to record for these launches; nothing for those that have no tiles."""
-    launches = [one for one in launches if one.tiles]
+    launches = [
+        replace(one, shader=one.shader.of_sizes(one.sizes)) for one in launches if one.tiles
+    ]
     if not launches:
         return []
     alignment = device.limits.uniform_alignment
@@ -59,14 +61,15 @@ def dispatches_of(
     with device.failures("bind launches"):
         device.device.queue.write_buffer(parameters_buffer, 0, words)
         return [
-            _dispatch(device, one, errors, (parameters_buffer, row * stride, stride))
+            bind(device, one, errors, (parameters_buffer, row * stride, stride))
             for row, one in enumerate(launches)
         ]
 
 
-def _dispatch(
+def bind(
     device: WebGpuAllocator, one: Bound, errors: Any, parameters: tuple[Any, int, int]
 ) -> Dispatch:
+    """The dispatch of a launch whose parameters are these bytes: a buffer, offset and length."""
     regions = list(dict.fromkeys(region for region, _ in one.places))
     bindings = [regions.index(region) for region, _ in one.places]
     if len(regions) + 1 > device.limits.storage_bindings:
@@ -74,6 +77,7 @@ def _dispatch(
             f"{one.name} reads {len(regions)} buffers; {device.name} binds "
             f"{device.limits.storage_bindings} at once"
         )
+    _check_alignment(one)
     read_only = [region.read_only for region in regions]
     pipeline = pipeline_of(device, one.name, one.shader, bindings, read_only)
     entries = [
@@ -87,12 +91,27 @@ def _dispatch(
     return Dispatch(one.name, pipeline, group, _groups(device, one))
 
 
+def _check_alignment(one: Bound) -> None:
+    for (name, _, _), (region, word) in zip(one.shader.arrays, one.places, strict=True):
+        if name in one.shader.wide and word % 4:
+            raise NotCompiled(
+                f"{one.name} reads {name} 16 bytes at once; it begins at byte {word * WORD_NBYTES} "
+                f"of the {region.name}, and must begin at a multiple of 16"
+            )
+
+
 def _groups(device: WebGpuAllocator, one: Bound) -> tuple[int, int]:
     """Along two axes, since one has a limit; groups that are too many end at once."""
+    check_groups(device, one.name, one.tiles)
     most = device.limits.groups
-    if one.tiles > most * most:
-        raise NotCompiled(f"{one.name} takes {one.tiles} groups; {device.name} starts {most}^2")
     return (one.tiles, 1) if one.tiles <= most else (most, -(-one.tiles // most))
+
+
+def check_groups(device: WebGpuAllocator, name: str, tiles: int) -> None:
+    """NotCompiled for more groups than a device starts."""
+    most = device.limits.groups
+    if tiles > most * most:
+        raise NotCompiled(f"{name} takes {tiles} groups; {device.name} starts {most}^2")
 
 
 def submit(device: WebGpuAllocator, dispatches: Sequence[Dispatch]) -> None:

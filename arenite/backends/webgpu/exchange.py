@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.backends.webgpu.dispatch import new_buffer
-from arenite.backends.webgpu.memory import Constant
+from arenite.backends.webgpu.memory import Constant, Region
 from arenite.backends.webgpu.results import Output
 from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
 from arenite.ir.dim import evaluate
@@ -24,35 +24,61 @@ from arenite.program.compiled import Compiled
 
 Array = NDArray[Any]
 
+#: Buffers of one size, and sizes, that are kept to be used again.
+MAX_STAGING = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A launch that copies a value of the host, by number, to bytes of a buffer, or from there."""
+    """A launch that copies a value of the host, by number, to a value of the device, or back."""
 
-    name: str
+    launch: int  # its number
     value: int
-    gpu: Any  # wgpu's handle
-    at: int
-    nbytes: int  # of whole words
+    there: int
     is_free: bool  # an argument to go ahead of all launches, a result to follow them
 
 
+class StagingPool:
+    """Buffers that results are copied to and mapped from, used again when they have been read."""
+
+    def __init__(self, device: WebGpuAllocator) -> None:
+        self.device = device
+        self._free: dict[int, list[Any]] = {}
+
+    def take(self, nbytes: int) -> Any:
+        """One of so many bytes, or a few more."""
+        size = -(-max(nbytes, 1) // 16) * 16
+        free = self._free.setdefault(size, [])
+        try:
+            return free.pop()
+        except IndexError:
+            return new_buffer(self.device, size, "COPY_DST MAP_READ")
+
+    def give_back(self, buffer: Any) -> None:
+        """Keep it, unless there are a few of its size; sizes that came long ago are forgotten."""
+        free = self._free.setdefault(buffer.size, [])
+        if len(free) < MAX_STAGING:
+            free.append(buffer)
+        while len(self._free) > MAX_STAGING:
+            self._free.pop(next(iter(self._free)))
+
+
 class Exchange:
-    """Made for the arrays of a run; `outputs` are its results, in the program's order."""
+    """Made for the sizes of a run, whose arrays may come later; `outputs` are its results, in the
+    program's order."""
 
     def __init__(
         self,
-        device: WebGpuAllocator,
+        pool: StagingPool,
         compiled: Compiled,
         constants: Mapping[int, Constant],
-        arrays: Sequence[Array],
         sizes: Mapping[str, int],
+        arrays: Sequence[Array] = (),
     ) -> None:
-        self._device = device
-        self._arrays = {
-            number: arrays[compiled.values[number].source]
-            for number in compiled.frame.numbers("input")
-        }
+        self._device = pool.device
+        self._compiled, self._sizes = compiled, sizes
+        self.arrays = arrays
+        self._inputs = frozenset(compiled.frame.numbers("input"))
         end = WORD_NBYTES * (len(compiled.load) + len(compiled.launches))
         self.outputs: list[Output] = []
         self._received: dict[int, int] = {}  # where in the staging a result begins
@@ -68,21 +94,27 @@ class Exchange:
                 is_input = value.kind == "input"
                 known = arrays[value.source] if is_input else constants[number].array()
                 self.outputs.append(Output(shape, dtype, known=known))
-        self.staging = new_buffer(device, end, "COPY_DST MAP_READ")
+        self.staging = pool.take(end)
 
-    def record(self, encoder: Any, one: Transfer) -> None:
-        """Put a copy into a command buffer, or into the queue ahead of it."""
-        if one.value not in self._arrays:
-            begin = self._received[one.value]
-            encoder.copy_buffer_to_buffer(one.gpu, one.at, self.staging, begin, one.nbytes)
+    def record(self, encoder: Any, one: Transfer, place: tuple[Region, int]) -> None:
+        """Put a copy into a command buffer, or into the queue ahead of it; `place` is the region
+        of the value of the device and the word it begins at."""
+        there, at = place[0].gpu, place[1] * WORD_NBYTES
+        nbytes = in_words(evaluate(self._compiled.values[one.value].nbytes, self._sizes))
+        if not nbytes:
             return
-        data, gpu = _bytes(self._arrays[one.value]), self._device.device
+        if one.value not in self._inputs:
+            begin = self._received[one.value]
+            encoder.copy_buffer_to_buffer(there, at, self.staging, begin, nbytes)
+            return
+        array = self.arrays[self._compiled.values[one.value].source]
+        data, gpu = _bytes(array), self._device.device
         if one.is_free:
-            gpu.queue.write_buffer(one.gpu, one.at, data)
+            gpu.queue.write_buffer(there, at, data)
             return
         with self._device.failures(f"allocate {data.nbytes} bytes", data.nbytes):
             upload = gpu.create_buffer_with_data(data=data, usage="COPY_SRC")
-        encoder.copy_buffer_to_buffer(upload, 0, one.gpu, one.at, one.nbytes)
+        encoder.copy_buffer_to_buffer(upload, 0, there, at, nbytes)
 
 
 def _bytes(array: Array) -> NDArray[np.uint8]:

@@ -2,13 +2,13 @@
 
 In: expressions with int32 indices. Out: text, with lines before it where a part is used twice or is
 loaded under a mask. Integers below 32 bits live in i32 and u32, wrapped after each operation;
-floats below 32 bits are their bits in a u32 until they are cast.
+floats below 32 bits are their bits in a u32 until they are cast. Numbers of 64 bits are i64, u64
+and f64, which a device may lack (`shader.py` says which a text needs), and two words in memory.
 """
 
 from __future__ import annotations
 
 import hashlib
-import struct
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 _COMPARISONS = {"eq": "==", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _PLAIN = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
 _ROUNDED = {"add": "sum", "sub": "sum", "mul": "product", "div": "product"}
+_LETTERS = {Kind.SIGNED: "i", Kind.UNSIGNED: "u", Kind.FLOAT: "f"}
+_SUFFIXES = {"i32": "i", "u32": "u", "i64": "li", "u64": "lu"}
 #: Functions of float32 that WGSL has, and as exactly.
 _NATIVE = frozenset("sqrt floor ceil round trunc".split())
 #: Those that change or test bits, in `functions.py`.
-_ON_BITS = {"neg": "neg_f32", "abs": "abs_f32", "isnan": "is_nan", "isinf": "is_infinite"}
+_ON_BITS = {"neg": "neg_{}", "abs": "abs_{}", "isnan": "is_nan_{}", "isinf": "is_infinite_{}"}
 
 
 def type_of(dtype: DType) -> str:
     """What a value of a dtype is held in."""
     if dtype.kind is Kind.BOOL:
         return "bool"
-    if dtype.bits > 32:
-        raise NotCompiled(f"{dtype} is not done on WebGPU yet: cast to 32 bits before")
-    if dtype.kind is Kind.SIGNED:
-        return "i32"
-    if dtype.name == "float32":
-        return "f32"
-    return "u32"
+    if dtype.kind not in _LETTERS or dtype.bits > 64:
+        raise NotCompiled(f"{dtype} is not done on WebGPU")
+    if dtype.kind is Kind.FLOAT and dtype.bits < 32:
+        return "u32"
+    return f"{_LETTERS[dtype.kind]}{64 if dtype.bits == 64 else 32}"
 
 
 class Expressions(source.Expressions):
@@ -94,7 +94,7 @@ class Expressions(source.Expressions):
         match value:
             case ir.Name(name):
                 return self._rounded.get(name, "")
-            case ir.Binary(op) if value.dtype == ir.FLOAT32:
+            case ir.Binary(op) if value.dtype.kind is Kind.FLOAT:
                 return _ROUNDED.get(op, "")
             case ir.Fma():
                 return "sum"
@@ -106,7 +106,9 @@ class Expressions(source.Expressions):
         of the parameters that they do not know."""
         text = self.text(operand)
         kind, own = self._rounding(operand), _ROUNDED.get(op)
-        return self.helper("held", text) if kind and own in (kind, "sum") else text
+        if not kind or own not in (kind, "sum"):
+            return text
+        return self.helper(f"held_{type_of(operand.dtype)}", text)
 
     def constant(self, value: bool | int | float, dtype: DType) -> Bound:
         return self.literal(value, dtype), ATOM
@@ -115,17 +117,17 @@ class Expressions(source.Expressions):
         kind = type_of(dtype)
         if kind == "bool":
             return "true" if value else "false"
-        if kind == "i32":
-            return f"{int(value)}i" if value >= 0 else f"i32({int(value)})"
-        if kind == "u32":
-            return f"{int(value)}u"
+        if kind in _SUFFIXES:
+            return _integer(int(value), kind)
         with np.errstate(over="ignore"):
-            number = np.float32(value)
-        is_plain = number == 0 or np.finfo(np.float32).tiny <= abs(number) < np.inf
+            rounded = np.float32(value) if kind == "f32" else np.float64(value)
+        number, least = float(rounded), 2.0**-126 if kind == "f32" else 2.0**-1022
+        is_plain = number == 0 or least <= abs(number) < np.inf
         if is_plain and not (number == 0 and np.signbit(number)):
-            return f"f32({float(number)!r})" if number < 0 else f"{float(number)!r}f"
-        bits = struct.unpack("<I", struct.pack("<f", number))[0]
-        return self.helper("float_of", f"{bits:#x}u")
+            text = f"{abs(number)!r}{'f' if kind == 'f32' else 'lf'}"
+            return f"{kind}(-{text})" if number < 0 else text
+        bits = int.from_bytes(rounded.tobytes(), "little")
+        return self.helper(f"float_of_{kind}", f"{bits:#x}{'u' if kind == 'f32' else 'lu'}")
 
     def load(self, load: ir.Load) -> Bound:
         at = self.text(load.index)
@@ -139,7 +141,7 @@ class Expressions(source.Expressions):
         return name, ATOM
 
     def zero(self, dtype: DType) -> str:
-        return {"bool": "false", "i32": "0i", "u32": "0u", "f32": "0.0f"}[type_of(dtype)]
+        return self.literal(False if dtype.kind is Kind.BOOL else 0, dtype)
 
     def element(self, array: str, at: str, dtype: DType) -> str:
         """An element by index; of an argument as part of a word."""
@@ -147,6 +149,12 @@ class Expressions(source.Expressions):
         if array in self.shared:
             return f"{self.identifier(array)}[u32({at})]"
         place = f"u32({at})"
+        if dtype.bits == 64:
+            word = self.fresh()
+            self.line(f"let {word} = {place} * 2u;")
+            both = f"{array}_word({word})", f"{array}_word({word} + 1u)"
+            bits = self.helper("pair", *both)
+            return bits if kind == "u64" else f"bitcast<{kind}>({bits})"
         if dtype.bits == 32:
             word = f"{array}_word({place})"
             return word if kind == "u32" else f"bitcast<{kind}>({word})"
@@ -167,22 +175,24 @@ class Expressions(source.Expressions):
 
     def unary(self, op: str, x: ir.Expr) -> Bound:
         text, kind = self.text(x), type_of(x.dtype)
-        if kind == "f32" and op in _ON_BITS:
-            made = self.helper(_ON_BITS[op], text)
+        is_float = x.dtype.kind is Kind.FLOAT
+        if is_float and op in _ON_BITS:
+            made = self.helper(_ON_BITS[op].format(kind), text)
         elif op == "neg":
             made = self.wrapped(f"({self.zero(x.dtype)} - {text})", x.dtype)
         elif op == "not":
             made = f"(!{text})" if kind == "bool" else self.wrapped(f"(~{text})", x.dtype)
         else:
-            is_native = kind == "f32" and op in _NATIVE
+            is_native = is_float and op in _NATIVE
             made = f"{op if is_native else self.functions.op(op, x.dtype)}({text})"
         return made, ATOM
 
     def binary(self, op: str, a: ir.Expr, b: ir.Expr) -> Bound:
         texts = self._held(op, a), self._held(op, b)
-        if a.dtype == ir.FLOAT32 and op == "ne":
+        is_float = a.dtype.kind is Kind.FLOAT
+        if is_float and op == "ne":
             return f"(!{self._float_comparison('eq', a, b, *texts)})", ATOM
-        if a.dtype == ir.FLOAT32 and op in _COMPARISONS:
+        if is_float and op in _COMPARISONS:
             return self._float_comparison(op, a, b, *texts), ATOM
         if op == "div" and isinstance(b, ir.Const) and _has_reciprocal(b):
             return f"({texts[0]} / {texts[1]})", ATOM
@@ -190,13 +200,14 @@ class Expressions(source.Expressions):
 
     def _float_comparison(self, op: str, a: ir.Expr, b: ir.Expr, left: str, right: str) -> str:
         """A comparison that does not hold of NaN; what can't be NaN is not tested."""
+        kind = type_of(a.dtype)
         match _may_be_nan(a), _may_be_nan(b):
             case True, True:
-                return self.helper(f"{op}_f32", left, right)
+                return self.helper(f"{op}_{kind}", left, right)
             case True, False:
-                return self.helper(f"{op}_f32_left", left, right)
+                return self.helper(f"{op}_{kind}_left", left, right)
             case False, True:
-                return self.helper(f"{op}_f32_right", left, right)
+                return self.helper(f"{op}_{kind}_right", left, right)
         return f"({left} {_COMPARISONS[op]} {right})"
 
     def combined(self, op: str, dtype: DType, a: str, b: str) -> str:
@@ -208,15 +219,14 @@ class Expressions(source.Expressions):
             if kind == "bool" and op == "xor":
                 return f"({a} != {b})"
             plain = f"({a} {_PLAIN[op]} {b})"
-            return plain if kind in ("bool", "f32") else self.wrapped(plain, dtype)
+            return plain if kind == "bool" else self.wrapped(plain, dtype)
         if op in ("shift_left", "shift_right"):
             return self._shift(op, dtype, kind, a, b)
         if op in ("div", "fmod") and _is_positive(b):
             return f"({a} {'/' if op == 'div' else '%'} {b})"
         if op == "div":
-            divided = self.helper(f"div_{kind}", a, b)
-            return divided if kind == "f32" else self.wrapped(divided, dtype)
-        if op in ("max", "min") and kind in ("i32", "u32"):
+            return self.wrapped(self.helper(f"div_{kind}", a, b), dtype)
+        if op in ("max", "min") and kind in _SUFFIXES:
             return f"{op}({a}, {b})"
         return f"{self.functions.op(op, dtype)}({a}, {b})"
 
@@ -228,16 +238,16 @@ class Expressions(source.Expressions):
         return f"({a} {_COMPARISONS[op]} {b})"
 
     def _shift(self, op: str, dtype: DType, kind: str, a: str, b: str) -> str:
-        by = b if kind == "u32" else f"bitcast<u32>({b})"
+        unsigned = f"u{kind[1:]}"
+        by = _same_bits(b, kind, unsigned)
         if op == "shift_left":
-            bits = a if kind == "u32" else f"bitcast<u32>({a})"
-            shifted = self.helper("shift_left_u32", bits, by)
-            return self.wrapped(shifted if kind == "u32" else f"bitcast<i32>({shifted})", dtype)
+            shifted = self.helper(f"shift_left_{unsigned}", _same_bits(a, kind, unsigned), by)
+            return self.wrapped(_same_bits(shifted, unsigned, kind), dtype)
         return self.helper(f"shift_right_{kind}", a, by)
 
     def wrapped(self, text: str, dtype: DType) -> str:
         """An integer brought back to the bits of its dtype."""
-        if dtype.bits == 32:
+        if dtype.bits >= 32:
             return text
         if dtype.kind is Kind.SIGNED:
             return f"extractBits({text}, 0u, {dtype.bits}u)"
@@ -249,10 +259,11 @@ class Expressions(source.Expressions):
             return text, ATOM
         old, new = type_of(source), type_of(target)
         is_small = any(one.kind is Kind.FLOAT and one.bits < 32 for one in (source, target))
-        if is_small or new == "bool" or old == "bool" or (old == "f32" and not fits):
+        is_cut = old[0] == "f" and new[0] != "f" and not fits
+        if is_small or new == "bool" or old == "bool" or is_cut:
             return f"{self.functions.cast(source, target)}({text})", ATOM
-        converted = f"{new}({text})" if "f32" in (old, new) else _same_bits(text, old, new)
-        return (converted if new == "f32" else self.wrapped(converted, target)), ATOM
+        converted = f"{new}({text})" if "f" in (old[0], new[0]) else _resized(text, old, new)
+        return self.wrapped(converted, target), ATOM
 
     def table(self, values: list[str], at: ir.Expr, dtype: DType) -> Bound:
         items = ", ".join(values)
@@ -270,6 +281,25 @@ class Expressions(source.Expressions):
 
 def _same_bits(text: str, old: str, new: str) -> str:
     return text if old == new else f"bitcast<{new}>({text})"
+
+
+def _resized(text: str, old: str, new: str) -> str:
+    """An integer as another. Sign or zeros are made by a conversion that keeps the sign of the
+    type: naga takes the one of the target."""
+    if old[1:] != new[1:]:
+        between = old[0] + new[1:]
+        return _same_bits(f"{between}({text})", between, new)
+    return _same_bits(text, old, new)
+
+
+def _integer(value: int, kind: str) -> str:
+    suffix = _SUFFIXES[kind]
+    if value >= 0:
+        return f"{value}{suffix}"
+    if kind == "i32":
+        return f"i32({value})"
+    least = -(2**63)
+    return f"(-{-(value + 1)}{suffix} - 1li)" if value == least else f"i64({value}{suffix})"
 
 
 def _may_be_nan(expr: ir.Expr) -> bool:

@@ -8,31 +8,34 @@ WebGPU runs dispatches that touch one buffer in the order of the queue, so nothi
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.backends.webgpu import submission, timestamps
 from arenite.backends.webgpu.compile import shaders_of
-from arenite.backends.webgpu.dispatch import (
-    Bound,
-    Dispatch,
-    dispatches_of,
-    new_buffer,
-    record,
-    submit,
-)
-from arenite.backends.webgpu.exchange import Exchange, Transfer, in_words
+from arenite.backends.webgpu.dispatch import Bound, dispatches_of, new_buffer, submit
+from arenite.backends.webgpu.exchange import Exchange, StagingPool, Transfer, in_words
 from arenite.backends.webgpu.failure import check_errors
-from arenite.backends.webgpu.memory import Regions, constants_of
+from arenite.backends.webgpu.memory import Region, Regions, constants_of
+from arenite.backends.webgpu.recorder import record_rows
 from arenite.backends.webgpu.results import Pending
+from arenite.backends.webgpu.table import DispatchTable
 from arenite.device.registry import get
 from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
-from arenite.errors import AreniteError, NotCompiled, RunCancelled, UndeclaredAccess
+from arenite.errors import (
+    AreniteError,
+    NotCompiled,
+    RaceFound,
+    RunCancelled,
+    UndeclaredAccess,
+)
 from arenite.ir.dim import evaluate
 from arenite.ir.interface import GraphInterface
 from arenite.program.arguments import check_room, write_to
@@ -48,9 +51,14 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-#: Bindings of variables whose dispatches are kept.
-MAX_BOUND = 16
 _STAMP = np.dtype([(name, np.int64) for name in "worker tick kernel tile begin end".split()])
+
+
+class Recorded(NamedTuple):
+    """The command buffer of a run, which can be submitted once."""
+
+    exchange: Exchange
+    commands: Any
 
 
 class WebGpuProgram(LoadedProgram):
@@ -64,8 +72,14 @@ class WebGpuProgram(LoadedProgram):
         self._resizer = Resizer(compiled.frame, compiled.plan, {})
         self._constants = constants_of(interface, compiled)
         self._on_host = frozenset(compiled.frame.numbers("input", "output"))
+        self._n_load = len(compiled.load)
+        self._states = frozenset(map(int, self.state_numbers))
         self._state_set = 0
-        self._bound: OrderedDict[tuple[int, ...], list[Dispatch | Transfer]] = OrderedDict()
+        self._places = self._placed()
+        self._table: DispatchTable | None = None
+        self._recorded: dict[tuple[int, ...], Recorded] = {}  # ahead, by state set and sizes
+        self._last: dict[str, int] = {}
+        self._expected: dict[str, int] | None = None
         self._is_cancelled = False
         self._open()
 
@@ -76,6 +90,7 @@ class WebGpuProgram(LoadedProgram):
         self.device = device
         self._regions: Regions | None = Regions(device, self.compiled, self._constants)
         nbytes = len(self.names) * WORD_NBYTES
+        self._staging = StagingPool(device)
         self._errors = new_buffer(device, nbytes, "STORAGE COPY_SRC COPY_DST")
 
     @property
@@ -102,11 +117,64 @@ class WebGpuProgram(LoadedProgram):
         """Begin a run; its results can be asked for later."""
         with self._failing():
             self.pack(None)
-            steps, exchange = self.steps(sizes), self._exchange(arrays, sizes)
-            encoder = self.device.device.create_command_encoder()
-            encoder.clear_buffer(self._errors)
-            _record(encoder, steps, exchange)
-            return self._submit(encoder, exchange)
+            recorded = self._recorded.pop((self._state_set, *sizes.values()), None)
+            if recorded is None:
+                recorded = self._record_run(sizes, arrays)
+            else:
+                recorded.exchange.arrays = arrays
+                for step in self.steps:
+                    if isinstance(step, Transfer) and not self._is_result(step.launch):
+                        recorded.exchange.record(None, step, self._place(step.there))
+            self.bound_table(sizes).write()
+            pending = self._submit(recorded)
+            self._record_ahead(sizes)
+            return pending
+
+    def _record_run(self, sizes: Mapping[str, int], arrays: Sequence[Array] | None) -> Recorded:
+        """The command buffer of a run, of which arrays may be known later."""
+        table = self.bound_table(sizes)
+        exchange = self._exchange(arrays or (), sizes)
+        encoder = self.device.device.create_command_encoder()
+        encoder.clear_buffer(self._errors)
+        for step in self.steps:
+            is_given = isinstance(step, Transfer) and not self._is_result(step.launch)
+            if arrays is not None or not is_given:
+                self._record_step(encoder, table, exchange, step)
+        return self._finished(encoder, exchange)
+
+    def _finished(self, encoder: Any, exchange: Exchange) -> Recorded:
+        """What was recorded, with the errors of all launches behind it."""
+        if self.names:
+            nbytes = len(self.names) * WORD_NBYTES
+            encoder.copy_buffer_to_buffer(self._errors, 0, exchange.staging, 0, nbytes)
+        return Recorded(exchange, encoder.finish())
+
+    def _record_ahead(self, sizes: Mapping[str, int]) -> None:
+        """Record the run that is likely to be next while the device has this one: where sizes go on
+        as they went the last two times, by 1 for each token say. It takes the host longer than
+        anything else of a run, and needs nothing that this run makes."""
+        expected = self._expected
+        step = {name: size - self._last.get(name, size) for name, size in sizes.items()}
+        self._expected = {name: size + step[name] for name, size in sizes.items()}
+        self._last = dict(sizes)
+        for _, one in self._recorded.items():
+            self._staging.give_back(one.exchange.staging)
+        self._recorded.clear()
+        is_within = all(
+            var.low <= self._expected[var.name] <= var.high for var in self.interface.vars
+        )
+        if sizes == expected and is_within and self._can_record_ahead:
+            key = (self._state_set, *self._expected.values())
+            self._recorded[key] = self._record_run(self._expected, None)
+
+    @cached_property
+    def _can_record_ahead(self) -> bool:
+        """Whether no array is part of a command buffer, and results are the device's."""
+        copies = [step for step in self.steps if isinstance(step, Transfer)]
+        values = self.compiled.values
+        return all(step.is_free for step in copies) and all(
+            values[number].kind == "output" for number in self.compiled.outputs
+        )
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -121,8 +189,8 @@ class WebGpuProgram(LoadedProgram):
     def pack(self, on_progress: OnPacked | None) -> None:
         if self.load_ns is None:
             began = time.perf_counter_ns()
-            places = self._resizer.places(self.compiled.plan)
-            submit(self.device, self._dispatches(self.compiled.load, 0, places, {}))
+            launches = [self._launch(one, k) for k, one in enumerate(self.compiled.load)]
+            submit(self.device, dispatches_of(self.device, launches, self._errors))
             self.load_ns = time.perf_counter_ns() - began
             if on_progress is not None:
                 on_progress(1, 1)
@@ -132,45 +200,64 @@ class WebGpuProgram(LoadedProgram):
         self._is_cancelled = True
 
     def _exchange(self, arrays: Sequence[Array], sizes: Mapping[str, int]) -> Exchange:
-        return Exchange(self.device, self.compiled, self._constants, arrays, sizes)
+        return Exchange(self._staging, self.compiled, self._constants, sizes, arrays)
 
-    def _submit(self, encoder: Any, exchange: Exchange) -> Pending:
+    def _submit(self, recorded: Recorded) -> Pending:
         """Run what is recorded; the results come with the errors of all launches."""
-        if self.names:
-            nbytes = len(self.names) * WORD_NBYTES
-            encoder.copy_buffer_to_buffer(self._errors, 0, exchange.staging, 0, nbytes)
-        self.device.device.queue.submit([encoder.finish()])
-        return Pending(self.device, exchange.staging, self.names, exchange.outputs, self.fail)
+        return Pending(
+            self.device,
+            recorded.exchange.staging,
+            submission.submit(self.device, recorded.commands),
+            self.names,
+            recorded.exchange.outputs,
+            self.fail,
+            self._staging.give_back,
+        )
 
     # Binding.
 
-    def steps(self, sizes: dict[str, int]) -> list[Dispatch | Transfer]:
-        """What is recorded for a run of these sizes: a step a launch that has work."""
-        key = (self._state_set, *(sizes[var.name] for var in self.interface.vars))
-        found = self._bound.get(key)
-        if found is None:
+    def bound_table(self, sizes: Mapping[str, int]) -> DispatchTable:
+        """The launches, with these sizes and the set of states in use. Values lie where the plan
+        for the largest sizes has them: memory is taken for these, and nothing moves."""
+        if self._table is None:
             self.n_binds += 1
-            plan = self._resizer.plan_for(sizes) if self.interface.vars else self.compiled.plan
-            found = self._bind(self._places(plan), sizes)
-            self._bound[key] = found
-            if len(self._bound) > MAX_BOUND:
-                self._bound.popitem(last=False)
-        self._bound.move_to_end(key)
-        return found
+            launches = [self.compiled.launches[k] for k in self._rows]
+            rows = {k: row for row, k in enumerate(self._rows)}
+            self._table = DispatchTable(
+                self.device,
+                [self._launch(self.compiled.launches[k], self._n_load + k) for k in self._rows],
+                [launch.sizes for launch in launches],
+                [launch.tiles for launch in launches],
+                self._errors,
+                [range(rows[one[0]], rows[one[-1]] + 1) for one in self._sets if one[0] in rows],
+            )
+        self._table.resize(sizes)
+        return self._table
 
-    def _places(self, plan: Any) -> Places:
-        places = self._resizer.places(plan)
+    def _placed(self) -> Places:
+        places = self._resizer.places(self.compiled.plan)
         if self._state_set:
             places.offset[self.state_numbers] = [*map(self._state_at, self.state_numbers)]
         return places
 
-    def _bind(self, places: Places, sizes: Mapping[str, int]) -> list[Dispatch | Transfer]:
+    def _place(self, number: int) -> tuple[Region, int]:
+        """The region of a value and the word it begins at, in the set of states in use."""
+        return self.regions.place(number, int(self._places.offset[number]))
+
+    def _is_dispatch(self, launch: Launch) -> bool:
+        """Whether it is no copy from the host, or to it."""
+        return self._on_host.isdisjoint(map(int, launch.arrays))
+
+    @cached_property
+    def steps(self) -> list[range | Transfer]:
+        """What is recorded, in order: rows of the table, which are one pass, and copies. A pass
+        costs as much as several dispatches: one ends only for a copy that is bound to its place."""
         from arenite.hazards import HazardTracker
         from arenite.program.touched import placed
 
-        launches, first = self.compiled.launches, len(self.compiled.load)
-        dispatches = iter(self._dispatches(launches, first, places, sizes))
-        ranges = [touched.ranges for touched in placed(launches, places)]
+        launches = self.compiled.launches
+        ranges = [touched.ranges for touched in placed(launches, self._placed())]
+        order = [k for one in self._sets for k in one]
 
         def free(order: Sequence[int]) -> set[int]:
             """Launches that conflict with none before them in this order."""
@@ -181,49 +268,97 @@ class WebGpuProgram(LoadedProgram):
                 tracker.add(ranges[k])
             return found
 
-        ahead, behind = free(range(len(ranges))), free(range(len(ranges))[::-1])
-        steps: list[Dispatch | Transfer] = []
+        ahead, behind = free(order), free(order[::-1])
+        steps: list[range | Transfer] = []
+        results: list[Transfer] = []
+        first = end = 0
+        for k in order:
+            launch = launches[k]
+            if self._is_dispatch(launch):
+                end += 1
+                continue
+            transfer = self._transfer(k, launch, ahead, behind)
+            if transfer.is_free:
+                (results if self._is_result(k) else steps).append(transfer)
+                continue
+            steps += [range(first, end), transfer]
+            first = end
+        return [*steps, range(first, end), *results]
+
+    def _is_result(self, number: int) -> bool:
+        launch = self.compiled.launches[number]
+        return not self._on_host.isdisjoint(map(int, launch.writes))
+
+    def _transfer(self, number: int, launch: Launch, ahead: set[int], behind: set[int]) -> Transfer:
+        """The copy that a launch is: one of its values is on the host."""
+        [host] = [n for n in map(int, launch.arrays) if n in self._on_host]
+        [there] = [n for n in map(int, launch.arrays) if n not in self._on_host]
+        is_free = number in (behind if self._is_result(number) else ahead)
+        return Transfer(number, host, there, is_free)
+
+    def _launch(self, launch: Launch, number: int) -> Bound:
+        """A launch at the largest sizes; its error word is that of a number."""
+        sizes = {var.name: var.high for var in self.interface.vars}
+        return Bound(
+            launch.name,
+            self.shaders[launch.entry],
+            [self._place(int(value)) for value in launch.arrays],
+            [evaluate(size, sizes) for size in launch.sizes],
+            evaluate(launch.tiles, sizes),
+            number,
+        )
+
+    @cached_property
+    def _sets(self) -> list[list[int]]:
+        """Launches by number, in the order they run in: those of a set wait for the same, conflict
+        with none of each other on their final addresses, and may be one dispatch."""
+        from arenite.hazards import order
+        from arenite.program.touched import placed
+
+        launches = self.compiled.launches
+        levels = [0] * len(launches)
+        for edge in sorted(order(placed(launches, self._placed())), key=lambda one: one.after):
+            levels[edge.after] = max(levels[edge.after], levels[edge.before] + 1)
+        sets: dict[tuple[int, int], list[int]] = {}
         for k, launch in enumerate(launches):
-            if evaluate(launch.tiles, sizes):
-                is_result = not self._on_host.isdisjoint(map(int, launch.writes))
-                is_free = k in (behind if is_result else ahead)
-                transfer = self._transfer(launch, places, sizes, is_free)
-                steps.append(transfer or next(dispatches))
-        return steps
+            kind = -1 - k
+            if self._is_dispatch(launch):
+                shader = self.shaders[launch.entry]
+                kind = min([one.threads for _, _, one in shader.smaller], default=shader.threads)
+            sets.setdefault((levels[k], kind), []).append(k)
+        return [sets[key] for key in sorted(sets)]
 
-    def _transfer(
-        self, launch: Launch, places: Places, sizes: Mapping[str, int], is_free: bool
-    ) -> Transfer | None:
-        """The copy that a launch is, if one of its values is on the host."""
-        on_host = [number for number in map(int, launch.arrays) if number in self._on_host]
-        if not on_host:
-            return None
-        [host], [there] = on_host, [n for n in map(int, launch.arrays) if n not in self._on_host]
-        region, word = self.regions.place(there, int(places.offset[there]))
-        nbytes = in_words(evaluate(self.compiled.values[host].nbytes, sizes))
-        return Transfer(launch.name, host, region.gpu, word * WORD_NBYTES, nbytes, is_free)
+    @cached_property
+    def _rows(self) -> list[int]:
+        """The numbers of launches that are rows of the table."""
+        every = (k for one in self._sets for k in one)
+        return [k for k in every if self._is_dispatch(self.compiled.launches[k])]
 
-    def _dispatches(
-        self, launches: Sequence[Launch], first: int, places: Places, sizes: Mapping[str, int]
-    ) -> list[Dispatch]:
-        bound = [
-            Bound(
-                launch.name,
-                self.shaders[launch.entry],
-                [self.regions.place(int(v), int(places.offset[int(v)])) for v in launch.arrays],
-                [evaluate(size, sizes) for size in launch.sizes],
-                evaluate(launch.tiles, sizes),
-                first + row,
-            )
-            for row, launch in enumerate(launches)
-            if self._on_host.isdisjoint(map(int, launch.arrays))
-        ]
-        return dispatches_of(self.device, bound, self._errors)
+    def _record_step(
+        self,
+        encoder: Any,
+        table: DispatchTable,
+        exchange: Exchange,
+        step: range | Transfer,
+        times: dict[str, Any] | None = None,
+    ) -> None:
+        if isinstance(step, Transfer):
+            exchange.record(encoder, step, self._place(step.there))
+        elif times is not None or table.rows["x"][step.start : step.stop].any():
+            record_rows(encoder, table.rows[step.start : step.stop], times)
 
     # State.
 
     def use_state_set(self, number: int) -> None:
-        self._state_set = number
+        if number != self._state_set:
+            self._state_set = number
+            self._places = self._placed()
+            if self._table is not None:
+                for row, number in enumerate(self._rows):
+                    launch = self.compiled.launches[number]
+                    if not self._states.isdisjoint(map(int, launch.arrays)):
+                        words = [self._place(int(value))[1] for value in launch.arrays]
+                        self._table.place(row, words)
 
     def _state_at(self, number: int) -> int:
         name = self.compiled.values[number].name
@@ -242,33 +377,93 @@ class WebGpuProgram(LoadedProgram):
     # What it shows.
 
     def verify(self, schedule: Callable[[], Schedule]) -> None:
-        from arenite.hazards import Order, verify
+        from arenite.hazards import Order, order, verify
         from arenite.program.touched import placed
 
-        launches = self.compiled.launches
-        in_order = tuple((k, k + 1) for k in range(len(launches) - 1))
-        places = self._places(self.compiled.plan)
-        verify(placed(launches, places), Order(edges=in_order))
+        # As they run: the sets one after another, and no order within a set.
+        touched = placed(self.compiled.launches, self._places)
+        places = {k: at for at, k in enumerate(k for one in self._sets for k in one)}
+        edges = tuple(
+            (places[before], places[after])
+            for one, other in itertools.pairwise(self._sets)
+            for before in one
+            for after in other
+        )
+        verify([touched[k] for k in places], Order(edges=edges))
+        for edge in order(touched):
+            if places[edge.before] > places[edge.after]:
+                raise RaceFound(
+                    f"launch {touched[edge.after].name} runs before {touched[edge.before].name}, "
+                    "which it conflicts with and stands behind in the program"
+                )
 
     def profile(self, arrays: list[Array], sizes: dict[str, int]) -> Timings:
         from arenite.backends.webgpu.backend import BACKEND
 
         self.run(arrays, sizes)
-        exchange = self._exchange(arrays, sizes)
+        table, exchange = self.bound_table(sizes), self._exchange(arrays, sizes)
+        table.write()
         records = np.zeros(len(self.compiled.launches), _STAMP)
-        steps = iter(self.steps(sizes))
-        for k, launch in enumerate(self.compiled.launches):
-            records["kernel"][k] = k
-            records["begin"][k] = time.perf_counter_ns()
-            if evaluate(launch.tiles, sizes):
-                self._run_alone(next(steps), exchange)
-            records["end"][k] = time.perf_counter_ns()
-        return Timings(records, 1e9, 0, sizes, BACKEND.limits)
+        about = self._about(table)
+        table.join(False)
+        steps = self._single_steps()
+        records["kernel"] = range(len(steps))
+        if timestamps.kept(self.device):
+            self._run_timed(steps, table, exchange, records)
+        else:
+            for k, step in ((k, steps[k]) for one in self._sets for k in one):
+                records["begin"][k] = time.perf_counter_ns()
+                self._run_alone(step, table, exchange)
+                records["end"][k] = time.perf_counter_ns()
+        table.join(True)
+        return Timings(records, 1e9, 0, sizes, BACKEND.limits, about)
 
-    def _run_alone(self, step: Dispatch | Transfer, exchange: Exchange) -> None:
+    def _run_timed(
+        self,
+        steps: Mapping[int, range | Transfer],
+        table: DispatchTable,
+        exchange: Exchange,
+        records: Array,
+    ) -> None:
+        """Run with the device's clock around every dispatch; copies are taken for no time."""
+        times = timestamps.Timestamps(self.device, max(len(self._rows), 1))
+        order = [k for one in self._sets for k in one]
         with self._failing():
             encoder = self.device.device.create_command_encoder()
-            _record(encoder, [step], exchange)
+            for step in (steps[k] for k in order):
+                stamps = times.of_pass(step.start) if isinstance(step, range) else None
+                self._record_step(encoder, table, exchange, step, stamps)
+            times.resolve(encoder)
+            self.device.device.queue.submit([encoder.finish()])
+            found = times.read()
+        records["begin"][self._rows] = found[: len(self._rows), 0]
+        records["end"][self._rows] = found[: len(self._rows), 1]
+        last = 0
+        for k in order:
+            if isinstance(steps[k], Transfer):
+                records["begin"][k] = records["end"][k] = last
+            last = int(records["end"][k])
+
+    def _about(self, table: DispatchTable) -> str:
+        n_passes = sum(isinstance(step, range) and len(step) > 0 for step in self.steps)
+        return (
+            f"{table.n_dispatches} dispatches in {n_passes} passes, {table.n_barriers} of them "
+            "behind a barrier"
+        )
+
+    def _single_steps(self) -> dict[int, range | Transfer]:
+        """A step for each launch, by its number."""
+        found: dict[int, range | Transfer] = {
+            step.launch: step for step in self.steps if isinstance(step, Transfer)
+        }
+        for row, number in enumerate(self._rows):
+            found[number] = range(row, row + 1)
+        return found
+
+    def _run_alone(self, step: range | Transfer, table: DispatchTable, exchange: Exchange) -> None:
+        with self._failing():
+            encoder = self.device.device.create_command_encoder()
+            self._record_step(encoder, table, exchange, step)
             self.device.device.queue.submit([encoder.finish()])
             self.device.synchronize()
 
@@ -276,20 +471,19 @@ class WebGpuProgram(LoadedProgram):
         states = {number: self._content_of(number) for number in self.state_numbers}
         with self._failing():
             self.pack(None)
-            exchange = self._exchange(arrays, sizes)
-        plan = self._resizer.plan_for(sizes) if self.interface.vars else self.compiled.plan
-        places = self._places(plan)
-        steps = iter(self.steps(sizes))
-        for launch in self.compiled.launches:
-            if not evaluate(launch.tiles, sizes):
-                continue
+            table, exchange = self.bound_table(sizes), self._exchange(arrays, sizes)
+            table.write()
+        table.join(False)
+        steps = self._single_steps()
+        for k in (k for one in self._sets for k in one):
             before = self.regions.contents()
-            self._run_alone(next(steps), exchange)
-            self._check_bytes(launch, places, before, self.regions.contents())
+            self._run_alone(steps[k], table, exchange)
+            self._check_bytes(self.compiled.launches[k], before, self.regions.contents())
+        table.join(True)
         check_errors(self.device.words(self._errors, 0, len(self.names) * WORD_NBYTES), self.names)
         with self._failing():
             encoder = self.device.device.create_command_encoder()
-            results = self._submit(encoder, exchange).result()
+            results = self._submit(self._finished(encoder, exchange)).result()
         for number, content in states.items():
             with self.state(number) as now:
                 now[:] = content
@@ -300,18 +494,14 @@ class WebGpuProgram(LoadedProgram):
             return content.copy()
 
     def _check_bytes(
-        self,
-        launch: Launch,
-        places: Places,
-        before: NDArray[np.uint8],
-        after: NDArray[np.uint8],
+        self, launch: Launch, before: NDArray[np.uint8], after: NDArray[np.uint8]
     ) -> None:
         """UndeclaredAccess unless all that differs is what the launch writes."""
         differs = before != after
         for number in map(int, launch.writes):
             if number not in self._on_host:
-                at = int(places.offset[number])
-                differs[at : at + in_words(int(places.nbytes[number]))] = False
+                at = int(self._places.offset[number])
+                differs[at : at + in_words(int(self._places.nbytes[number]))] = False
         if differs.any():
             raise UndeclaredAccess(
                 f"kernel {launch.name} wrote byte {int(np.flatnonzero(differs)[0])} of the arena, "
@@ -322,33 +512,16 @@ class WebGpuProgram(LoadedProgram):
 
     def reset(self) -> None:
         self.failure = None
-        self._bound.clear()
+        self._table = None
+        self._recorded.clear()
         if self.device.is_lost:
             self.load_ns = None
             self._open()
 
     def close(self) -> None:
-        self._bound.clear()
+        self._table = None
+        self._recorded.clear()
         self._regions = None
-
-
-def _record(encoder: Any, steps: Sequence[Dispatch | Transfer], exchange: Exchange) -> None:
-    """Put steps into a command buffer, in order. A pass costs as much as several dispatches: one
-    ends only for a copy that is bound to its place."""
-    dispatches: list[Dispatch] = []
-    free: list[Transfer] = []
-    for step in steps:
-        if isinstance(step, Dispatch):
-            dispatches.append(step)
-        elif step.is_free:
-            free.append(step)
-        else:
-            record(encoder, dispatches)
-            dispatches = []
-            exchange.record(encoder, step)
-    record(encoder, dispatches)
-    for step in free:
-        exchange.record(encoder, step)
 
 
 def load(interface: GraphInterface, compiled: Compiled) -> WebGpuProgram:

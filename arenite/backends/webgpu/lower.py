@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from arenite.backends.webgpu.expressions import Expressions, type_of
 from arenite.backends.webgpu.functions import texts_of
@@ -22,15 +23,18 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen import source
 from arenite.codegen.kernels.values import neutral
 from arenite.codegen.maths import definitions
-from arenite.dtype import DType
+from arenite.dtype import DType, Kind
 from arenite.errors import NotCompiled
 
 _PARAMETERS = "parameters"
 
 
 def lower(kernel: ir.GroupKernel) -> Shader:
-    """The text of a kernel."""
-    return _Lowering(Functions(), kernel).run()
+    """The text of a kernel, and of those that are taken instead where a size is small."""
+    smaller = tuple(
+        (kernel.sizes.index(size), most, lower(other)) for size, most, other in kernel.smaller
+    )
+    return replace(_Lowering(Functions(), kernel).run(), smaller=smaller)
 
 
 class Functions:
@@ -40,7 +44,7 @@ class Functions:
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
         self.helpers: set[str] = set()
-        self._definitions = definitions(has_fma=False, is_ieee=False)
+        self._definitions = definitions(has_fma=False, has_float64=False, is_ieee=False)
 
     def op(self, op: str, dtype: DType) -> str:
         """The function of an op on operands of a dtype."""
@@ -89,6 +93,7 @@ class _Lowering(source.Statements):
         self.group_functions: dict[str, str] = {}
         self.stores_narrow: set[str] = set()
         self.requires = False
+        self.foreign: list[ir.Foreign] = []
 
     def identifier(self, name: str) -> str:
         """A name that WGSL takes, whatever the kernel calls it."""
@@ -112,7 +117,7 @@ class _Lowering(source.Statements):
         fields += ["tiles: i32", "error_at: u32", "zero: u32"]
         tile = self.identifier(kernel.tile_var)
         shared = [
-            f"var<workgroup> {self.identifier(s.name)}: array<{type_of(s.dtype)}, {s.count}>;"
+            f"var<workgroup> {self.identifier(s.name)}: array<{_element_type(s)}, {s.count}>;"
             for s in kernel.shared
         ]
         self.block(kernel.body)
@@ -124,6 +129,7 @@ class _Lowering(source.Statements):
             *texts_of(self.functions.helpers),
             *self.functions.texts.values(),
             *self.group_functions.values(),
+            *dict.fromkeys(one.functions for one in self.foreign if one.functions),
             f"@compute @workgroup_size({kernel.threads})",
             "fn main(@builtin(workgroup_id) group: vec3u, @builtin(num_workgroups) groups: vec3u,",
             "        @builtin(local_invocation_index) lane: u32) {",
@@ -140,6 +146,8 @@ class _Lowering(source.Statements):
             atomic=tuple(sorted(self.stores_narrow)),
             n_sizes=len(kernel.sizes),
             requires=self.requires,
+            wide=tuple(sorted({name for one in self.foreign for name in one.wide})),
+            teams=tuple(sorted({team for one in self.foreign for team in one.teams})),
         )
 
     def block(self, block: ir.Block) -> None:
@@ -220,6 +228,10 @@ class _Lowering(source.Statements):
             case ir.Barrier():
                 self.line("storageBarrier();")
                 self.line("workgroupBarrier();")
+            case ir.Foreign(text):
+                self.foreign.append(stmt)
+                for line in text.splitlines():
+                    self.line(re.sub(r"\$(\w+)", lambda found: self.identifier(found[1]), line))
             case _:
                 super().statement(stmt)
 
@@ -235,10 +247,20 @@ class _Lowering(source.Statements):
             dtype = self.kernel.array(stmt.array).dtype
             if dtype.bits < 32:
                 self.stores_narrow.add(stmt.array)
-            put = f"{stmt.array}_put(u32({at}), {self.write.bits_of(value, dtype)});"
+            put = self.put(stmt.array, at, value, dtype)
         guards = [self.first_alone().removesuffix(" && "), *mask]
         condition = " && ".join(guard for guard in guards if guard)
         self.line(f"if ({condition}) {{ {put} }}" if condition else put)
+
+    def put(self, array: str, at: str, value: str, dtype: DType) -> str:
+        """A store to an argument: of a word, of a part of one, or of two."""
+        if dtype.bits < 64:
+            return f"{array}_put(u32({at}), {self.write.bits_of(value, dtype)});"
+        kind, word, bits = type_of(dtype), self.write.fresh(), self.write.fresh()
+        self.line(f"let {word} = u32({at}) * 2u;")
+        self.line(f"let {bits} = {value if kind == 'u64' else f'bitcast<u64>({value})'};")
+        halves = f"u32({bits} & 0xfffffffflu)", f"u32({bits} >> 32u)"
+        return " ".join(f"{array}_put({word} + {k}u, {half});" for k, half in enumerate(halves))
 
     def for_loop(self, loop: ir.For) -> None:
         first, stop = self.texts(loop.start, loop.stop)
@@ -257,7 +279,7 @@ class _Lowering(source.Statements):
     def accumulate(self, name: str, op: str, value: ir.Expr) -> None:
         target = self.partial.get(name) or self.identifier(name)
         dtype = self.dtypes[name]
-        is_sum = op == "add" and dtype == ir.FLOAT32
+        is_sum = op == "add" and dtype.kind is Kind.FLOAT
         if is_sum and isinstance(value, ir.Binary) and value.op == "mul":
             a, b = self.texts(value.a, value.b)
             self.line(f"{target} = fma({a}, {b}, {target});")
@@ -276,8 +298,8 @@ class _Lowering(source.Statements):
         kind = type_of(self.dtypes[change.best])
         function, text = search_text(change.op, kind, self.kernel.threads)
         self.group_functions[function] = text
-        if kind == "f32":
-            self.functions.helpers.add("is_nan")
+        if kind.startswith("f"):
+            self.functions.helpers.add(f"is_nan_{kind}")
         return function
 
     def take_over(self, targets: Sequence[str], found: str) -> None:
@@ -286,6 +308,11 @@ class _Lowering(source.Statements):
         self.line(f"let {name} = {found};")
         for target, field in zip(targets, ("best", "at"), strict=True):
             self.line(f"{target} = {name}.{field};")
+
+
+def _element_type(array: ir.SharedArray) -> str:
+    kind = type_of(array.dtype)
+    return kind if array.width == 1 else f"vec{array.width}<{kind}>"
 
 
 def _changes_in_vectors(

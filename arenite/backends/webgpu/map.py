@@ -63,7 +63,7 @@ class _Map(KernelBuilder):
         # All values first: a result may lie in the bytes of what another is computed from.
         made = {node: [self.values.at(node, row, scope) for row in rows] for node in self.stores}
         for node, name in self.stores.items():
-            if node.dtype.bits == 32:
+            if node.dtype.bits >= 32:
                 for row, value in zip(rows, made[node], strict=True):
                     at = index_expr(linear(row, node.shape))
                     scope.statements.append(ir.Store(name, at, value))

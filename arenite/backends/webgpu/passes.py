@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
-from arenite.passes.attention import plain_attention
+import logging
+
+from arenite.backends.webgpu.attention import why_written_out
+from arenite.backends.webgpu.ops import joined_products
+from arenite.ir.node import Node
+from arenite.passes.attention import with_shared_heads, written_out
+from arenite.passes.factors import narrow_factors
 from arenite.passes.plain_blocks import plain_blocks
 from arenite.passes.rewrite import Pass
 from arenite.passes.simplify import fold, simplify
 from arenite.passes.split import split
 from arenite.passes.transfers import transfers
 
+log = logging.getLogger("arenite.passes")
+
+
+def attention(node: Node) -> Node:
+    """An attention as its kernel takes it, or written out; all else as it is."""
+    if node.op != "attention":
+        return node
+    node = with_shared_heads(node)
+    reason = why_written_out(node)
+    if reason is None:
+        return node
+    log.info("%r is written out: %s", node, reason)
+    return written_out(node)
+
+
 PASSES = (
-    Pass("attention", plain_attention),
-    Pass("blocks", plain_blocks),
+    Pass("attention", attention),
+    Pass("joined blocks", plain_blocks),
     Pass("fold", fold),
     Pass("split", split),
+    Pass("factors", narrow_factors),
+    Pass("blocks", joined_products),
     Pass("simplify", simplify),
     Pass("transfers", before=transfers("webgpu")),
 )

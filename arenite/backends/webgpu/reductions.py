@@ -48,10 +48,11 @@ def search_text(op: str, kind: str, threads: int) -> tuple[str, str]:
     `better_` and the name."""
     name = f"group_{op}_{kind}"
     sign = ">" if op == "argmax" else "<"
-    if kind == "f32":
+    if kind.startswith("f"):
         # Comparisons with NaN may say anything: its tests decide.
-        wins = f"!is_nan(best) & (is_nan(value) | (value {sign} best))"
-        ties = "select((value == best) & !is_nan(best), is_nan(best), is_nan(value))"
+        is_nan = f"is_nan_{kind}"
+        wins = f"!{is_nan}(best) & ({is_nan}(value) | (value {sign} best))"
+        ties = f"select((value == best) & !{is_nan}(best), {is_nan}(best), {is_nan}(value))"
     else:
         wins, ties = f"value {sign} best", "value == best"
     return (
@@ -84,3 +85,45 @@ fn {name}(lane: u32, best: {kind}, at: i32) -> Found_{name} {{
   return whole;
 }}""",
     )
+
+
+def team_texts(team: int, threads: int, subgroup: int) -> list[str]:
+    """Functions that combine what the lanes of a team have, neighbours whose number is a power of
+    two; all lanes of a group call them together. Where subgroups have one size for sure, that many
+    are combined by the device, in an order of its own that does not change."""
+    made = []
+    for op, both in (("add", "a + b"), ("max", "max(a, b)")):
+        name, of = f"team_{op}_{team}", f"team_{op}_{team}_of"
+        head = f"fn {name}(lane: u32, own: f32) -> f32 {{"
+        if subgroup == team:
+            made.append(f"{head} return subgroup{op.title()}(own); }}")
+            continue
+        if subgroup > team:
+            steps = [
+                f"{{ let a = whole; let b = subgroupShuffleXor(whole, {1 << k}u);"
+                f" whole = {both}; }}"
+                for k in reversed(range(team.bit_length() - 1))
+            ]
+            made.append("\n".join([head, "var whole = own;", *steps, "return whole;", "}"]))
+            continue
+        begun = f"subgroup{op.title()}(own)" if subgroup else "own"
+        made.append(
+            f"""var<workgroup> {of}: array<f32, {threads}>;
+{head}
+  let member = lane % {team}u;
+  {of}[lane] = {begun};
+  workgroupBarrier();
+  for (var half = {team // 2}u; half >= {max(subgroup, 1)}u; half = half >> 1u) {{
+    if (member < half) {{
+      let a = {of}[lane];
+      let b = {of}[lane + half];
+      {of}[lane] = {both};
+    }}
+    workgroupBarrier();
+  }}
+  let whole = {of}[lane - member];
+  workgroupBarrier();
+  return whole;
+}}"""
+        )
+    return made

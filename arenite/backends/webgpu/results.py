@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.backends.webgpu.failure import check_errors
+from arenite.backends.webgpu.submission import mapped
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.errors import AreniteError
 
@@ -40,16 +41,19 @@ class Pending:
         self,
         device: WebGpuAllocator,
         staging: Any,
+        submission: int,
         names: Sequence[str],
         outputs: Sequence[Output],
         fail: Callable[[str], None],
+        give_back: Callable[[Any], None],
     ) -> None:
         self._device = device
         self._staging = staging
-        self._mapped = staging.map_async("READ")
+        self._submission = submission
         self._names = names
         self._outputs = outputs
         self._fail = fail
+        self._give_back = give_back
         self._results: list[Array] | None = None
 
     def result(self) -> list[Array]:
@@ -57,9 +61,8 @@ class Pending:
         if self._results is None:
             try:
                 with self._device.failures("wait for results"):
-                    self._mapped.sync_wait()
-                    data = self._staging.read_mapped(copy=True)
-                    self._staging.unmap()
+                    data = mapped(self._device, self._staging, self._submission)
+                self._give_back(self._staging)
                 check_errors(data, self._names)
             except AreniteError as error:
                 self._fail(str(error))

@@ -11,9 +11,15 @@ bytes are seen as what they are; where an array begins is a parameter, counted i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+from arenite.backends.webgpu.reductions import team_texts
+
+#: By the types in a text that need them.
+_FEATURES = {"shader-int64": "i64|u64", "shader-f64": "f64"}
 
 #: The first binding of a region.
 FIRST_REGION = 2
@@ -22,7 +28,9 @@ FIRST_REGION = 2
 @dataclass(frozen=True, slots=True)
 class Shader:
     """`arrays` are (name, bits of an element, role); `atomic` names those of which less than whole
-    words are stored."""
+    words are stored, `wide` those of which four words are read at once. `teams` are the numbers of
+    lanes that are summed over. `smaller` are (number of a size, most, shader): the first of which
+    the size is no more than that is taken instead."""
 
     name: str
     text: str
@@ -31,10 +39,32 @@ class Shader:
     atomic: tuple[str, ...]
     n_sizes: int
     requires: bool
+    wide: tuple[str, ...] = ()
+    teams: tuple[int, ...] = ()
+    smaller: tuple[tuple[int, int, Shader], ...] = ()
+
+    def of_sizes(self, sizes: Sequence[int]) -> Shader:
+        """The shader for a launch of these sizes."""
+        fitting = (one for size, most, one in self.smaller if sizes[size] <= most)
+        return next(fitting, self)
+
+    def nameless(self) -> Shader:
+        """The same for any kernel."""
+        others = tuple((size, most, one.nameless()) for size, most, one in self.smaller)
+        return replace(self, name="kernel", smaller=others)
 
     @property
     def n_parameters(self) -> int:
         return len(self.arrays) + self.n_sizes + 3
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What a device must have beyond WGSL's core."""
+        return frozenset(
+            feature
+            for feature, types in _FEATURES.items()
+            if re.search(rf"\b(?:{types})\b", self.text)
+        )
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -42,26 +72,40 @@ class Shader:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Shader:
         arrays = tuple((str(name), int(bits), str(role)) for name, bits, role in data["arrays"])
-        return cls(**{**data, "arrays": arrays, "atomic": tuple(data["atomic"])})
+        names = {name: tuple(data[name]) for name in ("atomic", "wide", "teams")}
+        smaller = tuple((n, most, cls.from_json(one)) for n, most, one in data["smaller"])
+        return cls(**{**data, "arrays": arrays, **names, "smaller": smaller})
 
-    def module(self, bindings: Sequence[int], read_only: Sequence[bool]) -> str:
+    def module(self, bindings: Sequence[int], read_only: Sequence[bool], subgroup: int = 0) -> str:
         """The whole text, where array k lies in the region at `bindings[k]` (counted from 0), of
-        which some can only be read."""
+        which some can only be read. Lanes of a subgroup, if all have so many, are summed at
+        once."""
         atomic = {
             binding
             for (name, _, _), binding in zip(self.arrays, bindings, strict=True)
             if name in self.atomic
         }
+        in_fours = {
+            binding
+            for (name, _, _), binding in zip(self.arrays, bindings, strict=True)
+            if name in self.wide
+        } - atomic
         lines = []
         for number, is_read_only in enumerate(read_only):
             access = "read" if is_read_only else "read_write"
-            word = "atomic<u32>" if number in atomic else "u32"
+            word = "vec4<u32>" if number in in_fours else "u32"
+            word = "atomic<u32>" if number in atomic else word
             lines.append(
                 f"@group(0) @binding({FIRST_REGION + number}) "
                 f"var<storage, {access}> region{number}: array<{word}>;"
             )
         for (name, bits, role), number in zip(self.arrays, bindings, strict=True):
-            lines += _access(name, bits, role, f"region{number}", number in atomic)
+            kind = "atomic" if number in atomic else "fours" if number in in_fours else ""
+            lines += _access(name, bits, role, f"region{number}", kind)
+            if name in self.wide:
+                lines.append(_four_words(name, f"region{number}", kind))
+        for team in self.teams:
+            lines += team_texts(team, self.threads, subgroup)
         if self.requires:
             lines += [
                 "@group(0) @binding(1) var<storage, read_write> errors: array<atomic<u32>>;",
@@ -70,14 +114,17 @@ class Shader:
         return "\n".join([self.text.rstrip(), *lines, ""])
 
 
-def _access(name: str, bits: int, role: str, region: str, is_atomic: bool) -> list[str]:
+def _access(name: str, bits: int, role: str, region: str, kind: str) -> list[str]:
     """How an array is read by word and stored to by element."""
+    is_atomic = kind == "atomic"
     word = f"{region}[parameters.{name}_at + at]"
+    if kind == "fours":
+        word = f"{region}[(parameters.{name}_at + at) / 4u][(parameters.{name}_at + at) % 4u]"
     read = f"atomicLoad(&{word})" if is_atomic else word
     lines = [f"fn {name}_word(at: u32) -> u32 {{ return {read}; }}"]
     if role == "in":
         return lines
-    if bits == 32:
+    if bits >= 32:  # two words of those of 64 are stored apart
         store = f"atomicStore(&{word}, bits);" if is_atomic else f"{word} = bits;"
         return [*lines, f"fn {name}_put(at: u32, bits: u32) {{ {store} }}"]
     # Neighbours in a word are other threads' business: only the element's own bits are touched.
@@ -91,3 +138,13 @@ def _access(name: str, bits: int, role: str, region: str, is_atomic: bool) -> li
         f"  atomicOr(&{word}, (bits & {mask:#x}u) << first);",
         "}",
     ]
+
+
+def _four_words(name: str, region: str, kind: str) -> str:
+    """How an array that begins at a multiple of four words is read, four at once."""
+    if kind == "fours":
+        four = f"{region}[parameters.{name}_at / 4u + at]"
+    else:
+        words = (f"atomicLoad(&{region}[parameters.{name}_at + 4u * at + {k}u])" for k in range(4))
+        four = f"vec4<u32>({', '.join(words)})"
+    return f"fn {name}_four(at: u32) -> vec4<u32> {{ return {four}; }}"

@@ -70,7 +70,7 @@ def join_blocks(draft: RowKernel) -> Built:
 
 def taken_rows(draft: RowKernel, indices: Node, n_rows: Dim, body: ir.Block) -> Built:
     """`body` makes a row of the result of row `AT`, which an index names."""
-    taken = taken_index(draft.load(indices, _ROW), n_rows)
+    taken = taken_index(draft.index(indices, _ROW), n_rows)
     return draft.finish(product(indices.shape), draft.node.shape[-1], (*taken, *body))
 
 

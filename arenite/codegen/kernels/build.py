@@ -80,12 +80,16 @@ class KernelBuilder:
         self.names = {node: f"in{k}" for k, node in enumerate(kernel.inputs)}
         self.stores = {node: f"out{k}" for k, node in enumerate(kernel.outputs)}
         self.values = Values(self.names)
-        for node in (*kernel.inputs, *self.made):
+        for node in self.computed():
             check_dtype(node)
         self.kept = self._choose_kept()
         self.nest = nest(kernel, [place for _, place in self._accesses(kernel.stages, self.made)])
         self.point = self.nest.map_index(space_vars(kernel.space))
         self.outer_point = self.nest.map_index(outer_index(kernel.axes, space_vars(kernel.space)))
+
+    def computed(self) -> Sequence[Node]:
+        """Values whose elements it computes with."""
+        return (*self.kernel.inputs, *self.made)
 
     def build(self) -> Built:
         loops = self.nest

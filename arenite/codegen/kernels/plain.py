@@ -35,12 +35,12 @@ def build_plain(kernel: Kernel) -> Built:
     return build_own(kernel) or KernelBuilder(kernel).build()
 
 
-def refuse_layouts(kernel: Kernel) -> None:
-    """NotCompiled for ops whose operands lie as kernels of one back end read them: plain loops
+def refuse_layouts(kernel: Kernel, own: str = "") -> None:
+    """NotCompiled for ops whose operands lie as kernels of another back end read them: plain loops
     would take them for what they are elsewhere."""
     for stage in kernel.stages:
         op = OPS[stage.node.op]
-        if op.backend:
+        if op.backend not in ("", own):
             raise NotCompiled(
                 f"{op.name} reads and writes layouts of device {op.backend!r}, which this device "
                 f"does not have; compile the graph as it was before the passes of {op.backend!r}"

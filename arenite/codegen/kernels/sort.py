@@ -78,7 +78,7 @@ class _Sort:
         return tuple(ir.Store(f"scratch{k}", at, word) for k, word in enumerate(words))
 
     def _words(self, k: ir.Expr) -> list[ir.Expr]:
-        key = _key(self._element(k), self.node.attr("descending"))
+        key = sort_key(self._element(k), self.node.attr("descending"))
         place = ir.Cast(k, UINT64)
         if self.n_words == 2:
             return [key, place]
@@ -184,7 +184,7 @@ def _less(a: Sequence[ir.Expr], b: Sequence[ir.Expr]) -> ir.Expr:
     return less
 
 
-def _key(x: ir.Expr, descending: bool) -> ir.Expr:
+def sort_key(x: ir.Expr, descending: bool) -> ir.Expr:
     """An element as an unsigned integer of 32 or 64 bits that is in order like it."""
     kind, bits = x.dtype.kind, max(32, x.dtype.bits)
     dtype = UINT32 if bits == 32 else UINT64

@@ -49,6 +49,10 @@ class RowKernel:
     def load(self, value: Node, at: ir.Expr, mask: ir.Expr | None = None) -> ir.Load:
         return ir.Load(self.names[value], at, read_dtype(value.dtype), mask)
 
+    def index(self, value: Node, at: ir.Expr) -> ir.Expr:
+        """An index that data gives, as indices are computed with."""
+        return cast(self.load(value, at), ir.INT64)
+
     def finish(self, rows: Dim, row_points: Dim, body: ir.Block, role: ir.Role = "out") -> Built:
         """`body` for each `row`."""
         tile_rows = max(1, TILE_POINTS // max(1, bounds(row_points)[1]))
@@ -120,9 +124,9 @@ def _gather(draft: RowKernel) -> Built:
     if bounds(after) == (1, 1):
         value = draft.load(data, _ROW * index_expr(size) + _AT, _INSIDE)
         store = ir.Store("out0", _ROW * index_expr(count) + _K, value)
-        found = _found(draft.load(indices, _K), size)
+        found = _found(draft.index(indices, _K), size)
         return draft.finish(before, count, (loop("k", count, *found, store),))
-    found = _found(draft.load(indices, _ROW % index_expr(count)), size)
+    found = _found(draft.index(indices, _ROW % index_expr(count)), size)
     # Where there is a first row, that is what a wrong index reads: a copy without a mask is faster.
     has_rows = bounds(size)[0] > 0
     at, mask = (ir.Select(_INSIDE, _AT, ir.index(0)), None) if has_rows else (_AT, _INSIDE)
@@ -186,7 +190,7 @@ def _update_slice(draft: RowKernel) -> Built:
     before, size, after = _of_whole_elements(data, axis)
     count, at = rows.shape[axis], _AT
     found: ir.Block = (
-        ir.Let("at", draft.load(start, ir.index(0))),
+        ir.Let("at", draft.index(start, ir.index(0))),
         ir.Let("inside", (at >= 0) & (at <= index_expr(size - count))),
         ir.Require(_INSIDE, _OUT_OF_RANGE),
     )

@@ -20,11 +20,16 @@ from arenite.ir.ops.blocks import matmul_blocks, rows_of_blocks
 from arenite.ir.ops.control import cut
 
 F16, F32 = BY_NAME["float16"], BY_NAME["float32"]
-INT8, INT64 = BY_NAME["int8"], BY_NAME["int64"]
+INT8, INT32, INT64 = BY_NAME["int8"], BY_NAME["int32"], BY_NAME["int64"]
 
 
 class ModelBuilder:
-    """One graph in the making. `block`: the most tokens that come in at once."""
+    """One graph in the making. `block`: the most tokens that come in at once.
+
+    Where it is `offloaded` the program runs on a device with memory of its own, whose integers
+    have 32 bits, and the host, which knows how many keys there are, says so ahead of a run: by
+    the shape of an input without elements. Else the program finds that out while it runs.
+    """
 
     def __init__(
         self,
@@ -35,6 +40,7 @@ class ModelBuilder:
         block: int,
         kv: DType,
         sessions: int = 1,
+        offloaded: bool = False,
     ) -> None:
         self.description = description
         self.weights = weights
@@ -42,8 +48,12 @@ class ModelBuilder:
         self.kv = kv
         self.sessions = sessions
         self.rows = Var("tokens", 1, block)
-        self.tokens = graph_input("tokens", 0, (self.rows,), INT64)
-        self.position = graph_input("position", 1, (), INT64)
+        self.index = INT32 if offloaded else INT64
+        self.tokens = graph_input("tokens", 0, (self.rows,), self.index)
+        self.position = graph_input("position", 1, (), self.index)
+        self.keys: Node | None = None
+        if offloaded:
+            self.keys = graph_input("keys", 2, (Var("keys", 1, context), 0), BY_NAME["uint8"])
         self.updates: list[tuple[Node, Node]] = []
         self._turn: tuple[Node, Node] | None = None
 
@@ -93,13 +103,13 @@ class ModelBuilder:
 
     def places(self, name: str, count: int) -> Node:
         """Rows of a table by place in the block."""
-        return self._rows_of(name, count, basic.iota(self.rows))
+        return self._rows_of(name, count, basic.iota(self.rows, self.index))
 
     def row(self, name: str, number: int) -> Node:
         """One row of a small table, as [1, width]."""
         stored = self.weights.tensors.get(f"{name}.weight")
         count = stored.shape[0] if stored is not None and stored.shape else 1
-        return self._rows_of(name, count, constant(np.array([number])))
+        return self._rows_of(name, count, constant(np.array([number], self.index.to_numpy())))
 
     def linear(self, name: str, x: Node, columns: int) -> Node:
         """x times the transposed weights, plus the bias where the file has one."""
@@ -185,7 +195,7 @@ class ModelBuilder:
             if "rope_freqs.weight" in self.weights:
                 divisors = self.weight("rope_freqs", rope.size // 2)
                 steps = basic.div(steps, basic.cast(divisors, F32))
-            place = basic.add(basic.iota(self.rows), self.position)
+            place = basic.add(basic.iota(self.rows, self.index), self.position)
             places = basic.reshape(basic.cast(place, F32), (self.rows, 1, 1))
             angles = basic.mul(places, basic.reshape(steps, (1, 1, rope.size // 2)))
             cos, sin = (basic.unary(name, angles) for name in ("cos", "sin"))
@@ -229,6 +239,8 @@ class ModelBuilder:
         state = make("state", name=name, shape=shape, dtype=rows.dtype, copies=self.sessions)
         updated = make("update_slice", state, rows, self.position, axis=0)
         self.updates.append((state, updated))
+        if self.keys is not None:
+            return basic.slice_axis(updated, 0, 0, self.keys.shape[0])
         return cut(updated, basic.add(self.position, size(self.rows, INT64)))
 
     def attend_all(self, layer: int, q: Node, k: Node, v: Node) -> Node:
@@ -270,6 +282,8 @@ class ModelBuilder:
     def graph(self, outputs: dict[str, Node]) -> Graph:
         """The graph of what was built."""
         nodes = tuple(outputs.values())
-        inputs = (self.tokens, self.position) if self.updates else (self.tokens,)
+        inputs = [self.tokens]
+        if self.updates:
+            inputs += [self.position, *([] if self.keys is None else [self.keys])]
         updates = tuple(self.updates)
-        return Graph(inputs, nodes, tuple(outputs), self.weights.origins, updates)
+        return Graph(tuple(inputs), nodes, tuple(outputs), self.weights.origins, updates)

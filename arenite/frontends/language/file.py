@@ -78,12 +78,22 @@ class LanguageFile(NamedTuple):
         """Whether the model makes one vector of a text, and not the text that follows."""
         return not self.description.is_causal
 
-    def recipe(self, *, context: int, block: int, kv: DType, sessions: int = 1) -> Recipe:
+    def recipe(
+        self,
+        *,
+        context: int,
+        block: int,
+        kv: DType,
+        sessions: int = 1,
+        offloaded: bool = False,
+    ) -> Recipe:
         """How a graph of the model is made. Of text: of a block of tokens and the position of the
         first it makes the logits after the last token, and keys and values of up to `context`
         tokens are states, with a copy for each of `sessions` texts. Of embeddings: of all tokens of
-        one text it makes one row."""
-        return Recipe(self, context=context, block=block, kv=kv, sessions=sessions)
+        one text it makes one row. `offloaded`: for a device with memory of its own."""
+        return Recipe(
+            self, context=context, block=block, kv=kv, sessions=sessions, offloaded=offloaded
+        )
 
     def graph(self, *, context: int, block: int, kv: DType) -> Graph:
         """The graph of a recipe."""

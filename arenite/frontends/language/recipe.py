@@ -21,10 +21,18 @@ if TYPE_CHECKING:
 
 class Recipe:
     """`block` is the most tokens that come in at once, `kv` what keys and values are kept as,
-    `sessions` of how many texts they are kept at the same time."""
+    `sessions` of how many texts they are kept at the same time. `offloaded` is for a device with
+    memory of its own: see `ModelBuilder`."""
 
     def __init__(
-        self, file: LanguageFile, *, context: int, block: int, kv: DType, sessions: int = 1
+        self,
+        file: LanguageFile,
+        *,
+        context: int,
+        block: int,
+        kv: DType,
+        sessions: int = 1,
+        offloaded: bool = False,
     ) -> None:
         if not 1 <= block <= context:
             raise InvalidArgument(f"blocks of {block} tokens do not fit a context of {context}")
@@ -33,12 +41,14 @@ class Recipe:
         self.block = block
         self.kv = kv
         self.sessions = sessions
+        self.offloaded = offloaded
         self._names: dict[int, str] = {}
 
     @cached_property
     def key(self) -> str:
         """Everything that decides the graph."""
-        return repr((self.file.key, self.context, self.block, self.kv.name, self.sessions))
+        sizes = (self.context, self.block, self.kv.name, self.sessions, self.offloaded)
+        return repr((self.file.key, *sizes))
 
     def build(self) -> Graph:
         """The graph; InvalidFile where the file lacks something that it needs."""
@@ -54,6 +64,7 @@ class Recipe:
             block=self.block,
             kv=self.kv,
             sessions=self.sessions,
+            offloaded=self.offloaded,
         )
         graph = (embedding_graph if self.file.is_embedding else text_graph)(builder)
         self._names = {source.id: name for name, source in weights.used.items()}

@@ -26,7 +26,6 @@ from arenite.dtype.blocks import block_type, dequantised
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.node import Node
 from arenite.ir.ops.define import (
-    INT64,
     Array,
     Attrs,
     Inferred,
@@ -34,6 +33,7 @@ from arenite.ir.ops.define import (
     define,
     make,
     need_dtype,
+    need_index_dtype,
 )
 from arenite.ir.ops.indexing import check_range
 
@@ -133,7 +133,7 @@ define(
 def _infer_rows(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     w, indices = inputs
     need_weights("rows_of_blocks", w, attrs)
-    need_dtype("rows_of_blocks", "indices", indices, INT64)
+    need_index_dtype("rows_of_blocks", "indices", indices)
     return (*indices.shape, w.shape[1]), float32
 
 

@@ -189,6 +189,11 @@ def need_dtype(op: str, what: str, node: Node, dtype: DType) -> None:
         raise TypeMismatch(f"{op}: {what} must be {dtype}, not {node.type_text}")
 
 
+def need_index_dtype(op: str, what: str, node: Node) -> None:
+    if node.dtype not in (INT32, INT64):
+        raise TypeMismatch(f"{op}: {what} must be int64 or int32, not {node.type_text}")
+
+
 def need_axis(op: str, axis: int, node: Node) -> None:
     if not 0 <= axis < node.ndim:
         raise ShapeMismatch(

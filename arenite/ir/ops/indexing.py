@@ -35,6 +35,7 @@ from arenite.ir.ops.define import (
     differ_elsewhere,
     need_axis,
     need_dtype,
+    need_index_dtype,
     need_kind,
     one_of,
 )
@@ -50,7 +51,7 @@ def check_range(op: str, indices: Array, size: int, axis: int) -> None:
 
 def _infer_gather(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     data, indices = inputs
-    need_dtype("gather", "indices", indices, INT64)
+    need_index_dtype("gather", "indices", indices)
     need_axis("gather", attrs["axis"], data)
     axis: int = attrs["axis"]
     return data.shape[:axis] + indices.shape + data.shape[axis + 1 :], data.dtype
@@ -153,7 +154,7 @@ def _infer_update_slice(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     axis: int = attrs["axis"]
     need_axis("update_slice", axis, data)
     need_dtype("update_slice", "rows", rows, data.dtype)
-    need_dtype("update_slice", "the start", start, INT64)
+    need_index_dtype("update_slice", "the start", start)
     if start.shape != ():
         raise ShapeMismatch(f"update_slice: the start is one number, not of shape {start.shape}")
     if differ_elsewhere(data, rows, axis):

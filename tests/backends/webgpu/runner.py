@@ -6,6 +6,7 @@ import functools
 import os
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,10 @@ from arenite.ir import reference
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.pipeline import compile_anew, compile_graph
+from arenite.pipeline.segmented import SegmentedExecutable
 from arenite.program.compiled import Compiled
 from arenite.program.options import Options
+from arenite.runtime.compiled_program import CompiledProgram
 from arenite.runtime.executable import Executable
 
 Array = NDArray[Any]
@@ -61,9 +64,9 @@ def compiled(outputs: Sequence[Node]) -> Compiled:
     return compile_anew(Graph.of(outputs), ON_WEBGPU)
 
 
-def executable(outputs: Sequence[Node]) -> Executable:
+def executable(outputs: Sequence[Node], memory: int | None = None) -> Executable:
     webgpu()
-    return compile_graph(Graph.of(outputs), ON_WEBGPU)
+    return compile_graph(Graph.of(outputs), replace(ON_WEBGPU, memory=memory))
 
 
 def loaded(program: Executable) -> WebGpuProgram:
@@ -76,6 +79,13 @@ def loaded(program: Executable) -> WebGpuProgram:
 def run(outputs: Sequence[Node], *arrays: Array) -> list[Array]:
     with executable(outputs) as program:
         return program(*arrays)
+
+
+def devices_of(program: CompiledProgram) -> set[str]:
+    """The devices that the parts of a program, all of which have run, are on."""
+    if isinstance(program, SegmentedExecutable):
+        return {one.device for one in program.segments if one.n_entered}
+    return {program.device}
 
 
 def expected(graph: Graph, arrays: Sequence[Array], found: Sequence[Array]) -> list[Array]:

@@ -9,14 +9,17 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from arenite.backends.webgpu.build import build
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.groups import grouped
 from arenite.codegen.index_width import narrow_indices
+from arenite.device.webgpu import FEATURES
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import IndexOutOfRange, NotCompiled, RunFailed
 from arenite.ir import graph_input, make, reference
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_graph
+from arenite.schedule import fuse
 from tests.backends.webgpu.runner import (
     ON_WEBGPU,
     compiled,
@@ -196,11 +199,12 @@ def test_a_requirement_that_fails_is_an_error_with_the_kernels_name(
 # Refusals
 
 
-def test_elements_of_64_bits_are_refused_with_what_to_do() -> None:
-    webgpu()
-    x = graph_input("x", 0, (3,), BY_NAME["float64"])
-    with pytest.raises(NotCompiled, match=r"float64.*cast to"):
-        compiled([make("neg", x)])
+@pytest.mark.parametrize(("name", "feature"), [("float64", "f64"), ("int64", "int64")])
+def test_a_device_without_numbers_of_64_bits_refuses_them(name: str, feature: str) -> None:
+    [kernel] = fuse(Graph.of([make("neg", graph_input("x", 0, (3,), BY_NAME[name]))])).kernels
+    assert build(kernel, FEATURES).loops.arrays[0].dtype.bits == 64
+    with pytest.raises(NotCompiled, match=rf"64 bits|shader-{feature}, which this WebGPU"):
+        build(kernel)
 
 
 def test_what_one_buffer_cannot_hold_is_refused_before_it_is_compiled() -> None:

@@ -23,7 +23,7 @@ UNARY = (
     "exp exp2 expm1 log log2 log1p rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh "
     "atanh erf"
 ).split()
-BINARY = "floordiv mod fmod atan2".split()
+BINARY = "floordiv mod fmod atan2 pow".split()
 #: Formulas with a division or a root, which WGSL lets a GPU round to a few units in the last place;
 #: CPUs that stand in for one round to nearest.
 DIVIDING = frozenset("rsqrt tan asin acos atan sinh cosh tanh asinh acosh atanh atan2 div".split())
@@ -31,13 +31,17 @@ DIVISION_ULPS = 4
 N = 5000
 
 
-@pytest.mark.parametrize(("name", "ulps"), [("float32", 2), ("float16", 1), ("float8_e4m3fn", 1)])
+@pytest.mark.parametrize(
+    ("name", "ulps"), [("float64", 2), ("float32", 2), ("float16", 1), ("float8_e4m3fn", 1)]
+)
 def test_functions_are_as_exact_as_elsewhere(name: str, ulps: float) -> None:
     gpu = webgpu()
     dtype = BY_NAME[name]
+    if dtype.bits == 64 and not {"shader-f64", "shader-int64"} <= gpu.features:
+        pytest.skip(f"{gpu.adapter_name} has no float64: the CPU computes with it")
     inputs = [graph_input(f"x{k}", k, (N,), dtype) for k in (0, 1)]
     arrays = [sample((N,), dtype, seed) for seed in (0, 1)]
-    ops = [*UNARY, *BINARY] if name == "float32" else ["exp", "tanh", "fmod"]
+    ops = [*UNARY, *BINARY] if dtype.bits >= 32 else ["exp", "tanh", "fmod"]
     nodes = [make(op, *inputs[: 1 if op in UNARY else 2]) for op in ops]
     graph = Graph(tuple(inputs), tuple(nodes))
     with compile_graph(graph, ON_WEBGPU) as program:
@@ -121,10 +125,46 @@ def test_what_is_rounded_twice_is_not_taken_together() -> None:
         same(one, other.astype(np.float32), division_ulps(gpu, node), node)
 
 
-def test_powers_wait_for_wider_floats() -> None:
-    from arenite.errors import NotCompiled
+@pytest.mark.parametrize("op", "add sub mul floordiv mod fmod shift_right".split())
+@pytest.mark.parametrize("name", ["int64", "uint64"])
+def test_integers_of_64_bits_are_numpys(name: str, op: str) -> None:
+    gpu = webgpu()
+    if "shader-int64" not in gpu.features:
+        pytest.skip(f"{gpu.adapter_name} has no int64: the CPU computes with it")
+    dtype = BY_NAME[name]
+    inputs = [graph_input(f"x{k}", k, (N,), dtype) for k in (0, 1)]
+    info = np.iinfo(name)
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(info.min, info.max, N, dtype=name, endpoint=True) for _ in range(2))
+    b[: N // 2] %= 100  # small divisors, and zeros
+    a[:4], b[:4] = info.min, info.max
+    if op == "shift_right":
+        b = np.abs(b.astype(np.int64) % 64).astype(name)
+    node = make(op, *inputs)
+    [found] = run([node], a, b)
+    functions = {
+        "add": np.add,
+        "sub": np.subtract,
+        "mul": np.multiply,
+        "floordiv": np.floor_divide,
+        "mod": np.mod,
+        "fmod": np.fmod,
+        "shift_right": np.right_shift,
+    }
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(found, functions[op](a, b))
 
-    webgpu()
-    x = graph_input("x", 0, (3,), F32)
-    with pytest.raises(NotCompiled, match=r"pow_float32.*float64"):
-        run([make("pow", x, x)], np.ones(3, np.float32))
+
+@pytest.mark.parametrize("source", ["int64", "uint64", "float64", "uint32", "int32", "float32"])
+def test_casts_to_and_from_64_bits_are_the_references(source: str) -> None:
+    gpu = webgpu()
+    if not {"shader-f64", "shader-int64"} <= gpu.features:
+        pytest.skip(f"{gpu.adapter_name} has no numbers of 64 bits: the CPU casts them")
+    x = graph_input("x", 0, (N,), BY_NAME[source])
+    array = sample((N,), BY_NAME[source], 5)
+    targets = "int64 uint64 float64 int32 uint32 float32 int8 uint16 bool float16 bfloat16".split()
+    nodes = [make("cast", x, dtype=BY_NAME[target]) for target in targets]
+    graph = Graph((x,), tuple(nodes))
+    found = run(nodes, array)
+    for node, one, wanted in zip(nodes, found, expected(graph, [array], found), strict=True):
+        same(one, wanted, 0, node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ import pytest
 import arenite
 from arenite import Tensor, device
 from arenite.backends.webgpu import load
-from arenite.backends.webgpu.dispatch import Dispatch, record
 from arenite.backends.webgpu.exchange import Transfer
+from arenite.backends.webgpu.recorder import record_rows
+from arenite.backends.webgpu.sort import MOST
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.errors import (
     DeviceUnavailable,
-    NotCompiled,
     NotSupported,
     RunCancelled,
     RunFailed,
@@ -26,7 +27,7 @@ from arenite.errors import (
 from arenite.ir import graph_input, make
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_graph, saved_program
-from tests.backends.webgpu.runner import ON_WEBGPU, executable, loaded, webgpu
+from tests.backends.webgpu.runner import ON_WEBGPU, Array, executable, loaded, webgpu
 from tests.ir.op_examples import F32
 
 
@@ -131,7 +132,7 @@ def test_a_kernel_that_writes_what_it_does_not_declare_is_named() -> None:
 def test_copies_between_host_and_device_are_launches_like_any_other() -> None:
     a, b = (graph_input(name, k, (1000,), F32) for k, name in enumerate("ab"))
     total = make("cumsum", make("add", a, b), axis=0)
-    with executable([total, a]) as program:
+    with executable([total, a], memory=13_000) as program:
         launches = program.compiled.launches
         names = [launch.name.rpartition("_")[0] for launch in launches]
         assert sorted(names) == ["add", "cumsum", "transfer", "transfer", "transfer"]
@@ -160,9 +161,9 @@ def test_an_argument_that_takes_bytes_of_others_is_copied_in_its_turn() -> None:
     a, b, c = (graph_input(name, k, (1000,), F32) for k, name in enumerate("abc"))
     first = make("cumsum", a, axis=0)
     total = make("add", make("cumsum", make("add", make("cumsum", first, axis=0), b), axis=0), c)
-    with executable([total]) as program:
+    with executable([total], memory=9_000) as program:
         one = loaded(program)
-        ahead = [step.is_free for step in one.steps({}) if isinstance(step, Transfer)]
+        ahead = [step.is_free for step in one.steps if isinstance(step, Transfer)]
         assert True in ahead[:-1]
         assert False in ahead[:-1]  # the last one is of the result
         given = [data(1000, seed=k) for k in range(3)]
@@ -180,15 +181,15 @@ def test_a_result_that_nobody_overwrites_does_not_end_a_pass(
     fourth = make("matmul", square, square, transpose_a=False, transpose_b=False)
     passes: list[int] = []
 
-    def counted(encoder: Any, dispatches: list[Dispatch]) -> None:
-        passes.append(len(dispatches))
-        record(encoder, dispatches)
+    def counted(encoder: Any, rows: Array, times: Any = None) -> None:
+        passes.append(len(rows))
+        record_rows(encoder, rows, times)
 
     a = data(40, 40)
     with executable([square, fourth]) as program:
-        order = [isinstance(step, Transfer) for step in loaded(program).steps({})]
-        assert order == [True, False, True, False, True]
-        monkeypatch.setattr(load, "record", counted)
+        order = [isinstance(step, Transfer) for step in loaded(program).steps]
+        assert order == [True, False, True, True]
+        monkeypatch.setattr(load, "record_rows", counted)
         found = program(a)
         assert passes == [2]
         checked = program.run_checked(a)
@@ -269,10 +270,17 @@ def test_a_closed_program_gives_its_memory_back() -> None:
     assert gpu.stats.live_nbytes <= before
 
 
-def test_what_the_device_does_not_do_is_refused_where_it_comes_from() -> None:
+def test_what_the_device_does_not_do_is_done_by_the_cpu_and_said_where_it_comes_from() -> None:
     webgpu()
-    with pytest.raises(NotCompiled, match=r"sort.*WebGPU.*test_programs\.py"):
-        arenite.compile(lambda x: arenite.sort(x), arenite.spec((5,), "float32"), device="webgpu")
+    n = MOST + 1
+    run = arenite.compile(
+        lambda x: -arenite.sort(x), arenite.spec((n,), "float32"), device="webgpu"
+    )
+    given = np.random.default_rng(0).standard_normal(n).astype(np.float32)
+    np.testing.assert_array_equal(run(given), -np.sort(given))
+    assert [one.device for one in run.executables] == ["cpu", "webgpu"]
+    assert re.search(r"more than 65536.*WebGPU.*test_programs\.py", run.on_cpu["sort"])
+    assert arenite.compile(lambda x: -x, arenite.spec((3,)), device="webgpu").on_cpu == {}
 
 
 def test_other_names_of_the_device_work_too() -> None:

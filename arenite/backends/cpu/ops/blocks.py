@@ -45,6 +45,7 @@ from arenite.ir.ops.define import (
     Sizes,
     define,
     need_dtype,
+    need_index_dtype,
 )
 from arenite.ir.ops.experts import chosen_products
 from arenite.ir.ops.indexing import check_range
@@ -181,7 +182,7 @@ define(
 def _infer_rows_of_panels(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     panels, indices = inputs
     need_dtype("rows_of_panels", "panels", panels, uint8)
-    need_dtype("rows_of_panels", "indices", indices, INT64)
+    need_index_dtype("rows_of_panels", "indices", indices)
     columns, depth, form = attrs["columns"], attrs["depth"], form_of(attrs["dtype"])
     wanted = (-(-columns // PANEL), form.panel_nbytes(depth))
     is_whole = depth > 0 and depth % (BLOCK * form.blocks) == 0

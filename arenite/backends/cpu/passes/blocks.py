@@ -20,7 +20,7 @@ memory, and twice the time of one row.
 
 from __future__ import annotations
 
-from arenite.dtype import Kind, float32
+from arenite.dtype import float32
 from arenite.ir.compose.basic import (
     add,
     binary,
@@ -40,6 +40,7 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops.blocks import LEAST_NORMAL, RUN
 from arenite.ir.ops.define import make
+from arenite.passes.factors import narrow_factors
 from arenite.passes.known import is_known
 from arenite.passes.rewrite import apply
 
@@ -55,7 +56,7 @@ def blocks(node: Node) -> Node:
     if node.op == "matmul" and _multiplies_blocks(node):
         return _of_parts(node)
     if node.op == "matmul":
-        return _narrow(node)
+        return narrow_factors(node)
     return node
 
 
@@ -115,19 +116,6 @@ def share_panels(graph: Graph) -> Graph:
         return make("rows_of_panels", panels, indices, dtype=w.dtype, columns=columns, depth=depth)
 
     return apply(graph, shared)
-
-
-def _narrow(node: Node) -> Node:
-    """A product that reads a factor as it was before it became wider."""
-    for k, value in enumerate(node.inputs):
-        other = node.inputs[1 - k]
-        if value.op != "cast" or value.dtype != other.dtype or value.dtype.kind is not Kind.FLOAT:
-            continue
-        [source] = value.inputs
-        if source.dtype.kind is Kind.FLOAT and source.dtype.bits == 16 < value.dtype.bits:
-            inputs = (source, other) if k == 0 else (other, source)
-            return make("matmul", *inputs, **dict(node.attrs))
-    return node
 
 
 def _factors(x: Node, w: Node) -> tuple[Node, Node]:

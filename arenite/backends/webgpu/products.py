@@ -1,0 +1,171 @@
+"""What all kernels for products have in common: where the sides lie, and what follows the sums.
+
+    result[row, column] = sum over k of x[row, k] * w[column, k]
+
+A kernel that is made here computes sums by text of the device's own into shared memory; from there
+on it is loops, one result a thread: bias, residual, activation, as the schedule has joined them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from arenite.codegen import loop_ir as ir
+from arenite.codegen.kernels.build import KernelBuilder
+from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.loops import Axis, loop_var
+from arenite.codegen.kernels.values import FLOAT32, Scope, cast, index_expr, loop
+from arenite.dtype import DType, Kind, uint8
+from arenite.ir.dim import Dim, Var, bounds, substitute, variables
+from arenite.ir.node import Node
+from arenite.ir.ops.access import Source, coefficient, is_view, linear, sources, space_vars
+from arenite.schedule.kernel import Kernel, Role
+
+#: Results of a group, as shared memory holds them.
+SUMS = "sums"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Element (i, k) of a side is element `first` + i * `step` + k * `deep` of an array."""
+
+    array: str
+    dtype: DType
+    first: int
+    step: int
+    deep: int
+
+    def is_in_fours(self, depth: int) -> bool:
+        """Whether rows can be read by four words, to their end."""
+        if self.dtype.kind is not Kind.FLOAT or self.dtype.bits not in (16, 32):
+            return False
+        per_four = 128 // self.dtype.bits
+        return self.deep == 1 and not any(n % per_four for n in (self.first, self.step, depth))
+
+
+class ProductBuilder(KernelBuilder):
+    """A kernel that is one product and what follows it."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        self.node = kernel.stages[0].node
+        left, right = self.reduction(self.node).factors(space_vars(kernel.space))
+        self.rows = self._own_axis(left, right)
+        self.columns = self._own_axis(right, left)
+        #: None where a side does not lie as a matrix.
+        self.x, self.w = self._side(left, self.rows), self._side(right, self.columns)
+
+    def computed(self) -> Sequence[Node]:
+        return [node for node in super().computed() if not node.dtype.is_block]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether rows and columns are all there is, of float32 by a matrix."""
+        others = [a for a in self.nest.outer if a not in (self.rows, self.columns)]
+        return (
+            not others
+            and self.x is not None
+            and self.w is not None
+            and self.columns is not None
+            and len(self.nest.reduced) == 1
+            and isinstance(self.columns.size, int)
+            and isinstance(self.nest.reduced[0].size, int)
+            and self.node.dtype == FLOAT32
+            and self.x.dtype == FLOAT32
+        )
+
+    @property
+    def n_columns(self) -> int:
+        assert self.columns is not None
+        return bounds(self.columns.size)[1]
+
+    @property
+    def n_rows(self) -> Dim:
+        return 1 if self.rows is None else self.rows.size
+
+    @property
+    def depth(self) -> int:
+        return bounds(self.nest.reduced[0].size)[1]
+
+    def _own_axis(self, side: Source, other: Source) -> Axis | None:
+        """The last axis of the results that one side has and the other has not."""
+        own, others = self._place(side), self._place(other)
+        for axis in reversed(self.nest.outer):
+            if axis.var in variables(own) and axis.var not in variables(others):
+                return axis
+        return None
+
+    def _place(self, side: Source) -> Dim:
+        return substitute(linear(side.index, side.node.shape), self.nest.position)
+
+    def _side(self, side: Source, own: Axis | None) -> Side | None:
+        if len(self.nest.reduced) != 1:
+            return None
+        node, index = side.node, self.nest.map_index(side.index)
+        while node not in self.names:
+            inner = sources(node, index) if is_view(node) else ()
+            if len(inner) != 1 or inner[0].guards:
+                return None
+            node, index = inner[0].node, inner[0].index
+        place = linear(index, node.shape)
+        axes = [self.nest.reduced[0].var, *([] if own is None else [own.var])]
+        steps = [coefficient(place, var) for var in axes]
+        first = substitute(place, dict.fromkeys(axes, 0))
+        found = (first, *steps[1:], *([] if own is not None else [0]), steps[0])
+        if any(not isinstance(one, int) for one in found):
+            return None
+        return Side(
+            self.names[node], node.dtype, *(bounds(one)[1] for one in found if one is not None)
+        )
+
+    # Loops.
+
+    def kernel_of(
+        self,
+        n_tiles: Dim,
+        block: ir.Block,
+        threads: int,
+        shared: Sequence[ir.SharedArray],
+    ) -> Built:
+        """All of it, where arrays of blocks are bytes."""
+        built = self.loop_kernel(n_tiles, block)
+        arrays = tuple(
+            replace(one, dtype=uint8) if one.dtype.is_block else one for one in built.loops.arrays
+        )
+        loops = ir.GroupKernel(*built.loops.parts, threads=threads, shared=tuple(shared))
+        return replace(built, loops=replace(loops, arrays=arrays))
+
+    def results(self, count: int, row: ir.Expr, column: ir.Expr) -> ir.For:
+        """What follows from `count` sums in shared memory, of which number `result` belongs to
+        this row and this column; some may lie outside."""
+        scope = Scope()
+        moved: dict[Var, Dim] = {}
+        inside: ir.Expr | None = None
+        for axis, value in ((self.rows, row), (self.columns, column)):
+            name = "row" if value is row else "column"
+            if axis is None:
+                continue
+            at = loop_var(f"result_{name}", axis.size)
+            moved[axis.var] = at
+            one = scope.let(at.name, value) < index_expr(axis.size)
+            inside = one if inside is None else inside & one
+        inner = Scope(scope)
+        outer_point = self.outer_point
+        self.outer_point = tuple(substitute(dim, moved) for dim in outer_point)
+        total = ir.Load(SUMS, ir.Name("result"), FLOAT32)
+        self.name_scalar(self.node, cast(total, self.node.dtype), inner)
+        for stage in self.kernel.stages[1:]:
+            self._scalar(stage.node, inner)
+        self.outer_point = outer_point
+        assert inside is not None
+        scope.statements.append(ir.If(inside, inner.block))
+        return loop("result", count, *scope.block)
+
+
+def is_product(kernel: Kernel, *ops: str) -> bool:
+    """Whether a kernel is one product, by one of these ops, and what follows it."""
+    reduced = [stage for stage in kernel.stages if stage.role is Role.REDUCE]
+    is_alone = len(reduced) == 1 and kernel.stages[0] is reduced[0]
+    has_rows = any(stage.role is Role.ROW for stage in kernel.stages)
+    return is_alone and not has_rows and reduced[0].node.op in ops

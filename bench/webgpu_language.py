@@ -1,0 +1,247 @@
+"""Language models on a GPU: whether they are right, and what a token takes.
+
+    python -m bench.webgpu_language [--seconds 170] [word ...]
+
+First a small model of each type of weights beside the CPU. Then models of the shapes of Llama 3.2
+1B and SmolLM2-135M, with random weights, made on the spot in a folder that is removed again; those
+with one of the words in their name. For each: tokens a second at a context of 1024, wall clock, and
+the host's part of that; a prompt of 512 in TFLOP/s; dispatches and barriers a token; the bytes of
+products over their time by the device's clock. No case begins after so many seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType
+from numpy.typing import NDArray
+
+import arenite
+from arenite import device
+from arenite.backends.webgpu.load import WebGpuProgram
+from arenite.device.webgpu import WebGpuAllocator
+from arenite.errors import AreniteError
+from arenite.generate.model import LanguageModel
+from arenite.ir.dim import evaluate
+from bench.language_models import LARGE_SHAPE
+from tests.generate.gguf_models import Shape, quantised_weights, random_blocks, write_model
+
+SMALL = Shape(width=256, n_heads=4, n_kv_heads=2, head_size=64, ffn=512, n_layers=2)
+SMOLLM2 = Shape(
+    width=576,
+    n_layers=30,
+    n_heads=9,
+    n_kv_heads=3,
+    head_size=64,
+    ffn=1536,
+    n_tokens=49_152,
+    context=8192,
+    tied=True,
+    rope_base=100_000.0,
+)
+SHAPES = {"1b": LARGE_SHAPE, "smollm2": SMOLLM2}
+CASES = (
+    *("1b F16", "smollm2 Q4_1", "1b Q4_0", "1b Q8_0", "1b Q4_K", "1b Q4_1"),
+    *("smollm2 F16", "smollm2 Q8_0", "smollm2 Q4_0"),
+)
+CONTEXT = 1024
+PROMPT = 512
+ROUNDS = 15
+#: Tokens a round.
+N_DECODED = 16
+#: What a GPU works before it is timed: at rest its clocks are a fifth of what they can be.
+WARM_SECONDS = 0.5
+#: Of a logit of the small models: weights in blocks take activations in 8 bits.
+BOUNDS = {"F16": 5e-3}
+BLOCK_BOUND = 1.0
+
+
+def quick_weights(
+    rng: np.random.Generator, sizes: tuple[int, ...], kind: GGMLQuantizationType, deviation: float
+) -> NDArray[Any]:
+    """The same matrix wherever one of its shape stands: how fast it is read does not depend on
+    what is in it."""
+    key = (sizes, kind, round(deviation, 6))
+    if key not in _made:
+        by_quantiser = (GGMLQuantizationType.F16, GGMLQuantizationType.Q4_1)
+        make = quantised_weights if kind in by_quantiser else random_blocks
+        _made[key] = make(rng, sizes, kind, deviation)
+    return _made[key]
+
+
+_made: dict[Any, NDArray[Any]] = {}
+
+
+@contextmanager
+def model_file(name: str, shape: Shape, kind: str) -> Iterator[Path]:
+    """A file of the shape, for as long as it is needed."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{name}-{kind}.gguf"
+        _made.clear()
+        write_model(path, replace(shape, weights=(kind,)), quick_weights)
+        yield path
+
+
+def judged(kind: str) -> str:
+    """How far logits of a small model are from the CPU's."""
+    tokens = [5, 17, 200, 31, 8, 99, 45, 7, 3]
+    with model_file("small", SMALL, kind) as path:
+        found = []
+        for name in ("cpu", "webgpu"):
+            with arenite.load(path, context=64, device=name) as model:
+                assert isinstance(model, LanguageModel)
+                session = model.session()
+                rows = [session.feed(tokens[:6]), *(session.feed([t]) for t in tokens[6:])]
+                found.append(np.array(rows))
+    worst = float(np.abs(found[0] - found[1]).max())
+    bound = BOUNDS.get(kind, BLOCK_BOUND)
+    verdict = "right" if worst < bound else f"WRONG, the bound is {bound}"
+    return (
+        f"  small {kind}: logits differ by {worst:.2g} of {np.abs(found[0]).max():.3g}: {verdict}"
+    )
+
+
+def weights_nbytes(path: Path) -> int:
+    """Of all matrices that a token is multiplied with."""
+    return sum(int(one.n_bytes) for one in gguf.GGUFReader(path).tensors)
+
+
+def warm(model: LanguageModel) -> None:
+    session = model.session()
+    logits = session.feed([7] * CONTEXT)
+    end = time.perf_counter() + WARM_SECONDS
+    while time.perf_counter() < end:
+        session.rewind(CONTEXT)
+        logits = session.feed([int(np.argmax(logits))])
+
+
+def decode(model: LanguageModel) -> tuple[float, float]:
+    """Seconds a token, and of these the host's before the device has it: medians of rounds."""
+    program = model.executable._loaded
+    assert isinstance(program, WebGpuProgram)
+    hosts: list[float] = []
+    start = program.start
+
+    def timed(*arguments: Any) -> Any:
+        began = time.perf_counter()
+        pending = start(*arguments)
+        hosts.append(time.perf_counter() - began)
+        return pending
+
+    vars(program)["start"] = timed
+    session = model.session()
+    logits = session.feed([7] * CONTEXT)
+    rounds = []
+    hosts.clear()
+    for _ in range(ROUNDS):
+        session.rewind(CONTEXT)
+        began = time.perf_counter()
+        for _ in range(N_DECODED):
+            logits = session.feed([int(np.argmax(logits))])
+        rounds.append((time.perf_counter() - began) / N_DECODED)
+    del vars(program)["start"]
+    return statistics.median(rounds), statistics.median(hosts)
+
+
+def prefill(model: LanguageModel, n_weights: float) -> float:
+    """TFLOP/s of a prompt's products."""
+    session = model.session()
+    found = []
+    for _ in range(5):
+        session.reset()
+        began = time.perf_counter()
+        session.feed([7] * PROMPT)
+        found.append(time.perf_counter() - began)
+        model._slots.forget()
+    return 2 * n_weights * PROMPT / statistics.median(found) / 1e12
+
+
+def products(model: LanguageModel) -> str:
+    """What the device's clock says of one token."""
+    arguments = model.settings.arguments([7], CONTEXT)
+    profile = model.executable.profile(*arguments)
+    sizes = {"tokens": 1, "keys": CONTEXT + 1}
+    moved = seconds = other = 0.0
+    for kernel, one in zip(model.executable.kernels, profile.kernels, strict=True):
+        if any("weight" in name for name in one.reads) and "matmul" in one.name:
+            moved += evaluate(kernel.reads_nbytes, sizes)
+            seconds += one.seconds
+        else:
+            other += one.seconds
+    lines = [
+        f"{profile.about}",
+        f"products {moved / 1e6:.0f} MB in {seconds * 1e6:.0f} us: "
+        f"{moved / max(seconds, 1e-9) / 1e12:.2f} TB/s; others {other * 1e6:.0f} us; "
+        f"from first to last {profile.wall_seconds * 1e6:.0f} us",
+    ]
+    slowest = sorted(profile.kernels, key=lambda one: -one.seconds)[:6]
+    lines += [f"  {one.name}: {one.seconds * 1e6:.1f} us {one.origin[-30:]}" for one in slowest]
+    return "\n    ".join(lines)
+
+
+def measure(case: str) -> None:
+    name, kind = case.split()
+    began = time.perf_counter()
+    with model_file(name, SHAPES[name], kind) as path:
+        made = time.perf_counter()
+        with arenite.load(path, context=2048, block=PROMPT, device="webgpu") as model:
+            assert isinstance(model, LanguageModel)
+            model.session().feed([1])
+            loaded = time.perf_counter()
+            nbytes = weights_nbytes(path)
+            n_weights = sum(float(np.prod(one.shape)) for one in gguf.GGUFReader(path).tensors)
+            print(
+                f"{case}: {nbytes / 1e6:.0f} MB, made in {made - began:.1f} s, first token after "
+                f"{loaded - made:.1f} s",
+                flush=True,
+            )
+            warm(model)
+            token, host = decode(model)
+            print(
+                f"    {1 / token:.0f} tokens/s at {CONTEXT} ({token * 1e6:.0f} us, of which the "
+                f"host records and submits for {host * 1e6:.0f})",
+                flush=True,
+            )
+            print(f"    prompt of {PROMPT}: {prefill(model, n_weights):.2f} TFLOP/s", flush=True)
+            print(f"    {products(model)}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=170)
+    parser.add_argument("--small", action="store_true", help="only what is checked")
+    parser.add_argument("words", nargs="*")
+    given = parser.parse_args()
+    began = time.perf_counter()
+    gpu = device.get("webgpu")
+    assert isinstance(gpu, WebGpuAllocator)
+    print(f"{gpu.adapter_name} ({gpu.driver})", flush=True)
+    cases = [
+        case
+        for case in CASES
+        if not given.words or any(word.lower() in case.lower() for word in given.words)
+    ]
+    for kind in dict.fromkeys(case.split()[1] for case in cases):
+        print(judged(kind), flush=True)
+    for case in () if given.small else cases:
+        if time.perf_counter() - began > given.seconds:
+            print(f"{case}: left out, the time is up", flush=True)
+            continue
+        try:
+            measure(case)
+        except AreniteError as problem:
+            print(f"{case}: {problem}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Attention on WebGPU, of one query and of many; the judge is the reference in float64."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from arenite.dtype import BY_NAME
+from arenite.ir import Node, Var, graph_input, reference
+from arenite.ir.compose.basic import permute, slice_axis
+from arenite.ir.compose.neural import attention
+from arenite.ir.dim import Dim, bounds
+from arenite.ir.graph import Graph
+from tests.backends.webgpu.runner import Array, executable, webgpu
+
+F32 = BY_NAME["float32"]
+#: Values are about 1 and weights sum up to 1.
+BOUND = 2e-6
+
+
+class Case(NamedTuple):
+    heads: int
+    groups: int
+    queries: int
+    keys: int
+    width: int
+    dtype: str = "float32"
+    causal: bool = True
+    window: int | None = None
+
+
+CASES = (
+    Case(4, 2, 1, 300, 64, "float16"),
+    Case(2, 1, 1, 600, 128),
+    Case(4, 4, 7, 37, 32, causal=False),
+    Case(4, 2, 9, 20, 96, "float16", window=5),
+    Case(2, 1, 6, 6, 8, "bfloat16"),
+    Case(2, 2, 3, 2, 4),  # the first query sees nothing
+    Case(1, 1, 5, 9, 256, "float16", window=1),
+)
+
+
+def turned(case: Case, queries: Dim, keys: Dim) -> tuple[list[Node], Node]:
+    """As a language model has it: [tokens, heads, width], in and out."""
+    kind = BY_NAME[case.dtype]
+    given = [
+        graph_input("q", 0, (queries, case.heads, case.width), F32),
+        graph_input("k", 1, (keys, case.groups, case.width), kind),
+        graph_input("v", 2, (keys, case.groups, case.width), kind),
+    ]
+    sides = (permute(one, (1, 0, 2)) for one in given)
+    offset = keys - queries if case.causal else 0
+    seen = attention(*sides, causal=case.causal, offset=offset, window=case.window)
+    return given, permute(seen, (1, 0, 2))
+
+
+def numbers(node: Node, *given: int) -> Array:
+    """Of these sizes, or of the node's own."""
+    sizes = given or tuple(bounds(size)[1] for size in node.shape)
+    rng = np.random.default_rng(len(sizes) + sum(sizes))
+    return rng.standard_normal(sizes).astype(node.dtype.to_numpy())
+
+
+def judged(node: Node, arrays: list[Array], found: Array) -> None:
+    [wanted] = reference.evaluate(Graph.of([node]), arrays)
+    assert found.shape == wanted.shape
+    assert np.abs(found - wanted).max() <= BOUND
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_attention_of_rows_as_models_have_them(case: Case) -> None:
+    webgpu()
+    given, node = turned(case, case.queries, case.keys)
+    arrays = [numbers(one) for one in given]
+    with executable([node]) as program:
+        assert any("foreign" in kernel.code for kernel in program.kernels)
+        found = program(*arrays)[0]
+        judged(node, arrays, found)
+        np.testing.assert_array_equal(program(*arrays)[0], found)
+        program.run_checked(*arrays)
+
+
+def test_queries_and_keys_of_open_numbers() -> None:
+    webgpu()
+    case = Case(4, 2, 0, 0, 64, "float16")
+    given, node = turned(case, Var("n", 1, 40), Var("s", 1, 100))
+    with executable([node]) as program:
+        for queries, keys in ((1, 50), (5, 60), (40, 100), (4, 4), (1, 1)):
+            sizes = ((queries, 4, 64), (keys, 2, 64), (keys, 2, 64))
+            arrays = [numbers(one, *size) for one, size in zip(given, sizes, strict=True)]
+            judged(node, arrays, program(*arrays)[0])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_operands_that_begin_inside_of_four_words(dtype: str) -> None:
+    webgpu()
+    kind = BY_NAME[dtype]
+    q = graph_input("q", 0, (2, 3, 18), F32)
+    k, v = (graph_input(name, n, (2, 7, 17), kind) for n, name in enumerate("kv", 1))
+    node = attention(slice_axis(q, 2, 1, 17), slice_axis(k, 2, 1, 17), slice_axis(v, 2, 0, 16))
+    arrays = [numbers(one) for one in (q, k, v)]
+    with executable([node]) as program:
+        judged(node, arrays, program(*arrays)[0])
+
+
+def test_attention_with_a_mask_is_written_out() -> None:
+    webgpu()
+    q, k, v, mask = (
+        graph_input(name, n, shape, F32)
+        for n, (name, shape) in enumerate(
+            {"q": (2, 3, 8), "k": (2, 5, 8), "v": (2, 5, 8), "mask": (1, 3, 5)}.items()
+        )
+    )
+    node = attention(q, k, v, mask)
+    arrays = [numbers(one) for one in (q, k, v, mask)]
+    with executable([node]) as program:
+        assert not any("foreign" in kernel.code for kernel in program.kernels)
+        judged(node, arrays, program(*arrays)[0])

@@ -1,0 +1,177 @@
+"""What goes wrong while programs run: a device that is lost, memory that runs out, threads, forks;
+and programs made and closed, again and again."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from arenite import device
+from arenite.backends.webgpu import compile as compiling
+from arenite.device import webgpu as module
+from arenite.device.webgpu import WebGpuAllocator
+from arenite.dtype import BY_NAME
+from arenite.errors import AreniteError, CompileFailed, DeviceUnavailable, OutOfMemory, RunFailed
+from arenite.ir import full, graph_input, make
+from arenite.ir.graph import Graph
+from arenite.pipeline import compile_graph
+from arenite.pipeline.program import compile_program
+from tests.backends.webgpu.runner import ON_WEBGPU, loaded, webgpu
+from tests.backends.webgpu.test_mixed import reversed_on_host
+
+F32 = BY_NAME["float32"]
+ONES = np.ones(100, np.float32)
+#: Programs that are made and closed: of all tests, and of the default tier.
+MANY, FEW = 10_000, 40
+
+
+def scaled(by: float) -> Graph:
+    x = graph_input("x", 0, (100,), F32)
+    return Graph.of([make("mul", make("exp", x), full((100,), by, F32))])
+
+
+@pytest.fixture
+def apart() -> Iterator[WebGpuAllocator]:
+    """A device that is opened for a test alone, as "webgpu"."""
+    webgpu()
+    opened = dict(module._opened)
+    module._opened.clear()
+    found = device.get("webgpu")
+    assert isinstance(found, WebGpuAllocator)
+    yield found
+    module._opened.clear()
+    module._opened.update(opened)
+
+
+def test_a_device_lost_in_the_middle_of_a_run_is_opened_again_by_reset(
+    apart: WebGpuAllocator,
+) -> None:
+    with compile_graph(scaled(2), ON_WEBGPU) as program:
+        [before] = program(ONES)
+        run = loaded(program).start([ONES], {})
+        apart.device.destroy()
+        with pytest.raises(DeviceUnavailable, match=r"was lost.*opens it anew"):
+            run.result()
+        with pytest.raises(RunFailed, match=r"before reset\(\).*was lost"):
+            program(ONES)
+        program.reset()
+        assert program(ONES)[0].tobytes() == before.tobytes()
+        assert device.get("webgpu") is loaded(program).device is not apart
+
+
+def test_a_mixed_program_goes_on_after_its_device_was_lost(apart: WebGpuAllocator) -> None:
+    x = graph_input("x", 0, (100,), F32)
+    graph = Graph.of([make("exp", reversed_on_host(make("neg", x)))])
+    with compile_program(graph, ON_WEBGPU) as program:
+        [before] = program(ONES)
+        apart.device.destroy()
+        with pytest.raises(DeviceUnavailable, match="was lost"):
+            program(ONES)
+        program.reset()
+        assert program(ONES)[0].tobytes() == before.tobytes()
+
+
+def test_another_program_compiles_after_a_device_was_lost(apart: WebGpuAllocator) -> None:
+    apart.device.destroy()
+    with pytest.raises(DeviceUnavailable, match="was lost"):
+        apart.synchronize()
+    with compile_graph(scaled(3), ON_WEBGPU) as program:
+        np.testing.assert_allclose(program(ONES)[0], 3 * np.e, rtol=3e-7)
+
+
+def test_a_program_for_which_there_is_no_memory_is_refused_and_others_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = webgpu()
+    with compile_graph(scaled(2), ON_WEBGPU) as program:
+        with monkeypatch.context() as patched:
+            patched.setattr(gpu, "limits", gpu.limits._replace(buffer_nbytes=256))
+            with pytest.raises((OutOfMemory, MemoryError), match="256"):
+                compile_graph(scaled(4), ON_WEBGPU)
+        np.testing.assert_allclose(program(ONES)[0], 2 * np.e, rtol=3e-7)
+
+
+def test_text_that_is_no_wgsl_is_one_error_and_the_device_goes_on() -> None:
+    gpu = webgpu()
+    with pytest.raises(CompileFailed, match=r"(?s)could not try: .*expected"), gpu.failures("try"):
+        gpu.device.create_shader_module(code="fn main( {")
+    with compile_graph(scaled(2), ON_WEBGPU) as program:
+        np.testing.assert_allclose(program(ONES)[0], 2 * np.e, rtol=3e-7)
+
+
+def test_programs_made_and_closed_leave_nothing(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """Each is another: pipelines are kept for the next, but not all of them."""
+    gpu, many = webgpu(), MANY if request.config.getoption("--full") else FEW
+    monkeypatch.setattr(compiling, "MAX_PIPELINES", 16)
+    gc.collect()
+    before, sizes = gpu.stats, []
+    for number in range(many):
+        with compile_graph(scaled(1.5 + number % 64), ON_WEBGPU) as program:
+            [found] = program(ONES)
+            assert found[0] == pytest.approx((1.5 + number % 64) * np.e)
+        if number in (many // 2, many - 1):
+            gc.collect()
+            sizes.append(_resident_nbytes())
+    assert (gpu.stats.n_live, gpu.stats.live_nbytes) == (before.n_live, before.live_nbytes)
+    assert len(compiling._pipelines[gpu]) <= 16
+    assert sizes[1] - sizes[0] < 16 * 2**20
+
+
+def _resident_nbytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_threads_run_programs_of_their_own_and_share_one() -> None:
+    webgpu()
+    problems: list[object] = []
+    shared = compile_graph(scaled(1), ON_WEBGPU)
+
+    def work(number: int) -> None:
+        try:
+            with compile_graph(scaled(number + 2.5), ON_WEBGPU) as own:
+                for k in range(6):
+                    array = np.full(100, k / 6 + number, np.float32)
+                    for program, by in ((own, number + 2.5), (shared, 1)):
+                        [found] = program(array)
+                        if not np.allclose(found, np.exp(array) * by, rtol=1e-5):
+                            problems.append((number, k, by))
+        except AreniteError as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    shared.close()
+    assert not problems
+
+
+def test_a_forked_child_cannot_run_a_program_and_its_parent_can() -> None:
+    webgpu()
+    with compile_graph(scaled(2), ON_WEBGPU) as program:
+        program(ONES)
+        child = os.fork()
+        if not child:
+            try:
+                program(ONES)
+            except DeviceUnavailable:
+                os._exit(7)
+            finally:
+                os._exit(1)
+        for _ in range(600):
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                break
+            time.sleep(0.1)
+        assert os.waitstatus_to_exitcode(status) == 7
+        np.testing.assert_allclose(program(ONES)[0], 2 * np.e, rtol=3e-7)

@@ -1,0 +1,195 @@
+"""Products on WebGPU by one row, few and many: floats of two widths, and blocks of every type.
+
+The judge is NumPy in float64, of x as the op says it is quantised.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from arenite.dtype import BY_NAME, DType
+from arenite.dtype.block_types import BLOCK_TYPES
+from arenite.dtype.blocks import dequantised
+from arenite.ir import Var, buffer, constant, graph_input, make
+from arenite.ir.compose.basic import add, cast, mul
+from arenite.ir.compose.neural import silu
+from arenite.ir.node import Node
+from arenite.ir.ops.blocks import as_quantised, matmul_blocks
+from tests.backends.webgpu.runner import Array, executable, webgpu
+from tests.codegen.block_weights import random_blocks, weights_node
+
+F32, F16, BF16 = (BY_NAME[name] for name in ("float32", "float16", "bfloat16"))
+#: Of sums in float32, beside the sum of the sizes of what is summed.
+BOUND = 1e-6
+
+
+def numbers(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def product(x: Node, w: Node, transpose_b: bool = True) -> Node:
+    return make("matmul", x, cast(w, F32), transpose_a=False, transpose_b=transpose_b)
+
+
+def near(found: Array, x: Array, w: Array, more: Array | float = 0.0) -> None:
+    """x by the transposed w, and what is added."""
+    wide, weights = x.astype(np.float64), w.astype(np.float64)
+    size = np.abs(wide) @ np.abs(weights).T + np.abs(more)
+    assert (np.abs(found - (wide @ weights.T + more)) <= BOUND * size).all()
+
+
+def is_fast(program: object) -> bool:
+    """Whether all of its kernels but copies are made of text of the device's own."""
+    kernels = getattr(program, "kernels")  # noqa: B009
+    codes = [one.code for one in kernels if "transfer" not in one.entry_point]
+    return all("foreign" in code for code in codes)
+
+
+@pytest.mark.parametrize("depth", [8, 264, 1048])
+@pytest.mark.parametrize("dtype", [F32, F16, BF16])
+def test_a_few_rows_by_floats(dtype: DType, depth: int) -> None:
+    webgpu()
+    w, bias = numbers(21, depth, seed=1).astype(dtype.to_numpy()), numbers(21, seed=2)
+    rows = [graph_input(f"x{k}", k, (n, depth), F32) for k, n in enumerate((1, 5))]
+    with executable([add(product(x, buffer(w)), constant(bias)) for x in rows]) as program:
+        assert is_fast(program)
+        data = [numbers(n, depth, seed=n) for n in (1, 5)]
+        for found, x in zip(program(*data), data, strict=True):
+            near(found, x, w, bias)
+
+
+@pytest.mark.parametrize("transpose_b", [True, False])
+@pytest.mark.parametrize("dtype", [F32, F16])
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns"), [(130, 40, 136), (9, 16, 8), (70, 8, 72), (40, 24, 264)]
+)
+def test_many_rows_by_floats(
+    rows: int,
+    depth: int,
+    columns: int,
+    dtype: DType,
+    transpose_b: bool,
+) -> None:
+    webgpu()
+    w = numbers(columns, depth, seed=1).astype(dtype.to_numpy())
+    stored = w if transpose_b else np.ascontiguousarray(w.T)
+    with executable(
+        [product(graph_input("x", 0, (rows, depth), F32), buffer(stored), transpose_b)]
+    ) as program:
+        assert is_fast(program)
+        x = numbers(rows, depth)
+        near(program(x)[0], x, w)
+
+
+@pytest.mark.parametrize("name", BLOCK_TYPES)
+def test_any_number_of_rows_by_blocks_of_every_type(name: str) -> None:
+    """One program: its launch has kernels for one row, for few, and for many."""
+    webgpu()
+    length = BLOCK_TYPES[name].length
+    depth = 3 * length if length < 256 else 512
+    raw = random_blocks(name, 21, depth)
+    w = weights_node(name, raw, depth)
+    weights = dequantised(raw, w.dtype, (21, depth))
+    x = graph_input("x", 0, (Var("n", 1, 20), depth), F32)
+    with executable([matmul_blocks(x, w)]) as program:
+        assert is_fast(program)
+        for rows in (1, 3, 20):
+            data = numbers(rows, depth, seed=rows)
+            near(program(data)[0], as_quantised(data), weights)
+
+
+def test_rows_longer_than_shared_memory_are_quantised_in_rounds() -> None:
+    webgpu()
+    depth = 2 * 8192 + 512
+    raw = random_blocks("q4_k", 9, depth)
+    w = weights_node("q4_k", raw, depth)
+    with executable([matmul_blocks(graph_input("x", 0, (3, depth), F32), w)]) as program:
+        x = numbers(3, depth)
+        near(program(x)[0], as_quantised(x), dequantised(raw, w.dtype, (9, depth)))
+
+
+def test_a_group_takes_several_sets_of_many_columns() -> None:
+    webgpu()
+    columns = 8 * 2048 * 2 + 3
+    raw = np.tile(random_blocks("q8_0", 509, 32), (columns // 509 + 1, 1))[:columns]
+    w = weights_node("q8_0", raw, 32)
+    with executable([matmul_blocks(graph_input("x", 0, (1, 32), F32), w)]) as program:
+        x = numbers(1, 32)
+        near(program(x)[0], as_quantised(x), dequantised(raw, w.dtype, (columns, 32)))
+
+
+@pytest.mark.parametrize("rows", [1, 12])
+def test_what_follows_a_product_is_part_of_its_launch(rows: int) -> None:
+    webgpu()
+    w, gate = numbers(24, 64, seed=1), numbers(rows, 24, seed=2)
+    raw = random_blocks("q4_0", 24, 64)
+    blocks = weights_node("q4_0", raw, 64)
+    x, g = graph_input("x", 0, (rows, 64), F32), graph_input("g", 1, (rows, 24), F32)
+    followed = [
+        mul(silu(product(x, buffer(w))), g),
+        cast(add(matmul_blocks(x, blocks), g), F16),
+    ]
+    with executable(followed) as program:
+        launches = [k for k in program.kernels if "transfer" not in k.entry_point]
+        assert len(launches) == 2
+        data = numbers(rows, 64)
+        first, second = program(data, gate)
+        again = program(data, gate)
+        assert all(map(np.array_equal, (first, second), again))
+        program.run_checked(data, gate)
+    wide = data.astype(np.float64) @ w.T.astype(np.float64)
+    np.testing.assert_allclose(first, wide / (1 + np.exp(-wide)) * gate, rtol=1e-5, atol=1e-5)
+    summed = as_quantised(data) @ dequantised(raw, blocks.dtype, (24, 64)).T + gate
+    np.testing.assert_allclose(second, summed, rtol=2e-3, atol=1e-3)
+
+
+def test_a_run_that_is_not_finite_makes_results_that_are_not() -> None:
+    webgpu()
+    raw = random_blocks("q8_0", 5, 96)
+    x = numbers(4, 96)
+    x[1, 40], x[2, 70], x[3] = np.nan, np.inf, 1e-40
+    w = weights_node("q8_0", raw, 96)
+    [found] = executable([matmul_blocks(graph_input("x", 0, (4, 96), F32), w)])(x)
+    assert np.isfinite(found[0]).all()
+    assert not np.isfinite(found[1:3]).any()
+    np.testing.assert_array_equal(found[3], np.zeros(5))
+
+
+def test_lanes_are_summed_by_the_device_where_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = webgpu()
+    size = lanes_of_a_subgroup()
+    if size not in (4, 8, 16, 32):
+        pytest.skip(f"{gpu.adapter_name} has subgroups of {size} lanes")
+    monkeypatch.setattr(gpu, "subgroup", size)
+    w = numbers(11, 520, seed=1)
+    for rows in (1, 3):
+        with executable([product(graph_input("x", 0, (rows, 520), F32), buffer(w))]) as program:
+            x = numbers(rows, 520)
+            near(program(x)[0], x, w)
+
+
+def lanes_of_a_subgroup() -> int:
+    """As a shader sees it; 0 where there are none."""
+    gpu = webgpu()
+    if "subgroup" not in gpu.device.features:
+        return 0
+    code = """@group(0) @binding(0) var<storage, read_write> found: array<u32>;
+@compute @workgroup_size(32) fn main(@builtin(subgroup_size) size: u32) { found[0] = size; }"""
+    module = gpu.device.create_shader_module(code=code)
+    pipeline = gpu.device.create_compute_pipeline(
+        layout="auto", compute={"module": module, "entry_point": "main"}
+    )
+    words = gpu.device.create_buffer(size=16, usage="STORAGE|COPY_SRC")
+    resource = {"buffer": words, "offset": 0, "size": 16}
+    group = gpu.device.create_bind_group(
+        layout=pipeline.get_bind_group_layout(0), entries=[{"binding": 0, "resource": resource}]
+    )
+    encoder = gpu.device.create_command_encoder()
+    compute = encoder.begin_compute_pass()
+    compute.set_pipeline(pipeline)
+    compute.set_bind_group(0, group)
+    compute.dispatch_workgroups(1)
+    compute.end()
+    gpu.device.queue.submit([encoder.finish()])
+    return int.from_bytes(gpu.words(words, 0, 4), "little")
