@@ -54,7 +54,8 @@ def main(words: list[str]) -> None:
 def peak(ours: Side) -> float:
     """Operations a second that one core can do."""
     ours.ask(prepare="peak", threads=1)
-    return peak_operations() / min(ours.ask()["seconds"] for _ in range(3))
+    seconds: float = min(ours.ask()["seconds"] for _ in range(3))
+    return peak_operations() / seconds
 
 
 def _row(case: str, threads: int, peer: str, result: Comparison, shares: list[float]) -> str:

@@ -33,8 +33,9 @@ def selection(node: Node) -> Node:
     count, [x] = node.shape[axis], places.inputs
     first = slice_axis(places, axis, 0, count)
     # A NaN is the greatest, and so is what a chunk with one has for its least.
-    is_ordered = descending or x.dtype.kind in (Kind.SIGNED, Kind.UNSIGNED)
-    if node is not first or not is_ordered or not isinstance(count, int):
+    is_float = x.dtype.kind is Kind.FLOAT and x.dtype.bits >= 16 and descending
+    is_whole = x.dtype.kind in (Kind.SIGNED, Kind.UNSIGNED) and x.dtype.bits >= 8
+    if node is not first or not (is_float or is_whole) or not isinstance(count, int):
         return node
     size = x.shape[axis]
     if not isinstance(size, int) or size > 1 << 30 or _chunk(size, count) is None:

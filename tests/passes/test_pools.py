@@ -48,7 +48,7 @@ def brute_force(op: str, x: Any, windows: Windows, value: float) -> Any:
     out = np.empty([len(one) for one in ranges], x.dtype)
     for place in product(*(range(len(one)) for one in ranges)):
         window = padded[tuple(one[at] for one, at in zip(ranges, place, strict=True))]
-        out[place] = {"max": np.max, "min": np.min, "sum": np.sum}[op](window)
+        out[place] = getattr(np, op)(window)
     return out
 
 

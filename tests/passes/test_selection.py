@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from arenite import ir
 from arenite.dtype import BY_NAME
-from arenite.ir import reference
+from arenite.ir import Var, reference
 from arenite.ir.compose.basic import slice_axis
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
@@ -67,6 +67,13 @@ def test_compiled(
     x = np.random.default_rng(1).integers(-99, 99, shape).astype(dtype)
     [result] = compile_graph(Graph.of([node]))(x)
     np.testing.assert_array_equal(result, expected(x, count, axis, descending))
+
+
+def test_an_open_batch() -> None:
+    program = compile_graph(Graph.of([first_of((Var("batch", 1, 8), 800), "float32", 4, 1, True)]))
+    for batch in (1, 5):
+        x = np.random.default_rng(batch).integers(0, 50, (batch, 800)).astype(np.float32)
+        np.testing.assert_array_equal(program(x)[0], expected(x, 4, 1, True))
 
 
 def n_sorted(node: Node) -> int:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from typing import TypeAlias
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
+from arenite.codegen.kernels.ends import Ends, ended, ends_of
 from arenite.codegen.kernels.loops import BLOCK, Axis, nest
 from arenite.codegen.kernels.values import (
     Scope,
@@ -36,13 +37,12 @@ from arenite.codegen.kernels.values import (
 )
 from arenite.dtype import Kind
 from arenite.errors import NotCompiled
-from arenite.ir.dim import Dim, Expr, ceildiv, maximum, product
+from arenite.ir.dim import Dim, Expr, maximum, product
 from arenite.ir.node import Node
 from arenite.ir.ops.access import (
     Guard,
     Index,
     Reduction,
-    coefficient,
     is_elementwise,
     is_view,
     linear,
@@ -310,8 +310,8 @@ class KernelBuilder:
             return
         inner = Scope(scope)
         finishes: list[tuple[Node, str]] = []
-        trimmed = self._trimmed(one.walked)
-        self.values.proven = {guard for guards in trimmed.values() for guard in guards}
+        ends = self._ends(one.walked)
+        self.values.proven = {guard for guards in ends.values() for guard in guards}
         for stage in one.walked:
             if stage.role is Role.REDUCE:
                 finishes.append((stage.node, self.accumulate(stage.node, scope, inner)))
@@ -322,49 +322,24 @@ class KernelBuilder:
             if part is not None and axis is self.nest.vector:
                 block = (_chunk_loop(axis, *part, block),)
             else:
-                block = (self._loop(axis, block, trimmed.get(axis, ())),)
+                block = (ended(self._loop(axis, block), axis, ends.get(axis, ())),)
         scope.statements += block
         for node, name in finishes:
             self.finish(node, name, scope)
 
-    def _loop(self, axis: Axis, block: ir.Block, guards: Sequence[Guard] = ()) -> ir.For:
-        """A loop over an axis, as far as its guards hold."""
-        made = loop(axis.var.name, axis.size, *block, vector=axis is self.nest.vector)
-        for guard in guards:
-            step = coefficient(guard.position, axis.var)
-            assert isinstance(step, int)
-            first = guard.position - step * axis.var  # where the loop begins
-            start = ir.Binary("max", made.start, index_expr(ceildiv(-first, step)))
-            stop = ir.Binary("min", made.stop, index_expr(ceildiv(guard.size - first, step)))
-            made = replace(made, start=start, stop=stop)
-        return made
+    def _loop(self, axis: Axis, block: ir.Block) -> ir.For:
+        return loop(axis.var.name, axis.size, *block, vector=axis is self.nest.vector)
 
-    def _trimmed(self, walked: Sequence[Stage]) -> dict[Axis, list[Guard]]:
-        """Guards that end the loops over reduced axes: of windows that hang over the ends of what
-        they are of, where the padding changes nothing."""
-        trimmed: dict[Axis, list[Guard]] = {}
+    def _ends(self, walked: Sequence[Stage]) -> Ends:
+        """Where loops over reduced axes end, if they are those of one reduction alone."""
         if len(walked) != 1 or walked[0].role is not Role.REDUCE:
-            return trimmed
+            return {}
         reduction = self.reduction(walked[0].node)
         factors = reduction.factors(space_vars(self.kernel.space))
         if len(factors) != 1 or factors[0].guards:
-            return trimmed
-        node, index = factors[0].node, self.nest.map_index(factors[0].index)
-        while node not in self.names and node.op == "window":
-            [source] = sources(node, index)
-            node, index = source.node, source.index
-        if node in self.names or node.op != "pad" or not _changes_nothing(node, reduction.op):
-            return trimmed
-        vector = self.nest.vector
-        for guard in sources(node, index)[0].guards:
-            steps = {axis: coefficient(guard.position, axis.var) for axis in self.nest.axes}
-            moving = [axis for axis in self.nest.reduced if steps[axis] != 0]
-            if len(moving) != 1 or (vector is not None and steps[vector] != 0):
-                continue
-            [axis], step = moving, steps[moving[0]]
-            if isinstance(step, int) and step > 0:
-                trimmed.setdefault(axis, []).append(guard)
-        return trimmed
+            return {}
+        index = self.nest.map_index(factors[0].index)
+        return ends_of(self.nest, reduction.op, factors[0].node, index, self.names)
 
     def accumulate(self, node: Node, scope: Scope, inner: Scope) -> str:
         """Declare the accumulator outside the loops and feed it inside; its name."""
@@ -441,11 +416,6 @@ class KernelBuilder:
             at = index_expr(linear(self.point, node.shape))
             scope.statements.append(ir.Store(place, at, value))
             self.values.rereadable[node] = place
-
-
-def _changes_nothing(pad: Node, op: str) -> bool:
-    """Whether combining with what is padded leaves a value as it was."""
-    return op in ("add", "max", "min") and pad.attr("value") == neutral(op, pad.dtype)
 
 
 def _quotient_and_rest(number: ir.Expr, size: Dim) -> tuple[ir.Expr, ir.Expr]:
