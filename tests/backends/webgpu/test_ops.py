@@ -26,7 +26,7 @@ REFUSED = frozenset(
     "random_bits pow real imag complex argmax argmin sort argsort gather "
     "gather_elements scatter_elements update_slice attention_parts conv_last "
     "conv_winograd matmul_panels matmul_bytes conv_bytes depthwise_last join_blocks dequantise "
-    "pack_blocks "
+    "pack_blocks pack_joined "
     "quantise_blocks pack matmul_blocks rows_of_blocks rows_of_panels matmul_packed matmul_experts "
     "matmul_packed_experts host if branch cut loop arange growing_loop specialize".split()
 )
