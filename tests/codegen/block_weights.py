@@ -53,6 +53,9 @@ def numbers_by_onnx(name: str, raw: NDArray[np.uint8]) -> NDArray[np.float32]:
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     numbers = blocks[..., 4 + 4 * has_least :, None] >> shifts & np.uint8(2**bits - 1)
     whole = numbers.reshape(*blocks.shape[:-1], -1).astype(np.float32)
-    if has_least:
-        return (floats[..., :1] * whole + floats[..., 1:]).reshape(*raw.shape[:-1], -1)
-    return (floats * (whole - np.float32(2 ** (bits - 1)))).reshape(*raw.shape[:-1], -1)
+    made: NDArray[np.float32] = (
+        floats[..., :1] * whole + floats[..., 1:]
+        if has_least
+        else (floats * (whole - np.float32(2 ** (bits - 1))))
+    )
+    return made.reshape(*raw.shape[:-1], -1)

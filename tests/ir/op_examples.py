@@ -273,6 +273,9 @@ LAYOUT_EXAMPLES: dict[str, Callable[[], Node]] = {
     ),
     "depthwise_last": lambda: make("depthwise_last", x(2, 5, 6, 4), x(3, 2, 4, index=1), **_CONV),
     "pack_blocks": lambda: _of_weights("pack_blocks"),
+    "pack_joined": lambda: make(
+        "pack_joined", *(joined := NEUTRAL_EXAMPLES["join_blocks"]()).inputs, dtype=joined.dtype
+    ),
     "quantise_blocks": lambda: make("quantise_blocks", x(2, 3, 64)),
     "rows_of_panels": lambda: make(
         "rows_of_panels",

@@ -99,12 +99,17 @@ def _infer_join(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (rows, count * dtype.block_length), dtype
 
 
-def _join_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
+def joined(arrays: list[Array], dtype: DType) -> Array:
+    """Rows of bytes of the fields of blocks."""
     layout = block_type(dtype).layout
     blocks = np.empty(arrays[0].shape[:2], layout)
     for name, array in zip(layout.names or (), arrays, strict=True):
         blocks[name] = array
-    return blocks.view(np.uint8).reshape(shape[0], -1)
+    return blocks.view(np.uint8).reshape(len(blocks), -1)
+
+
+def _join_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
+    return joined(arrays, dtype)
 
 
 define("join_blocks", "contraction", (1, 8), _infer_join, _join_reference, {"dtype": DType})

@@ -30,7 +30,7 @@ EXACT = frozenset(
 #: Layouts that are the CPU's own: no program for another device has them.
 CPU_LAYOUTS = frozenset(
     "attention_parts conv_last conv_winograd matmul_panels matmul_bytes conv_bytes depthwise_last "
-    "pack_blocks quantise_blocks rows_of_panels matmul_packed matmul_packed_experts".split()
+    "pack_blocks pack_joined quantise_blocks rows_of_panels matmul_packed matmul_packed_experts".split()
 )
 #: Elements of blocks and of 4 bits.
 PACKED = frozenset("join_blocks matmul_experts pack".split())

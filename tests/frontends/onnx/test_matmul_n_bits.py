@@ -129,7 +129,10 @@ def test_packed_weights_take_a_fraction_of_those_in_float32(level: int) -> None:
     in_file = 512 * 256 // 2
     with product.open().compile(threads=1) as exe:
         exe(rows_of_bytes(1, 512))
-        assert exe.plan.total_nbytes < 3 * in_file  # the file's own, mapped, and panels
+        # Panels, with scales and zeros beside the numbers; and the floats that they are made of.
+        by_region = {name: region.nbytes for name, region in exe.plan.regions.items()}
+        assert by_region["packed"] < 1.4 * in_file
+        assert exe.plan.total_nbytes < 1.6 * in_file
 
 
 @pytest.mark.parametrize(("bits", "zeros"), [(4, ""), (4, "bytes"), (8, "bytes")])

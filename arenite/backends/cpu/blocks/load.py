@@ -6,7 +6,8 @@ weights are made once, when a program is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from arenite.backends.cpu.blocks.panels import PanelReader
 from arenite.backends.cpu.blocks.runs import quantise
@@ -25,10 +26,15 @@ from arenite.codegen.block_elements import BlockReader, above, as_float, bits, n
 from arenite.codegen.kernels.blocks import AT, taken_rows
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.special import _ROW, RowKernel
-from arenite.dtype import BY_NAME, float32, uint8
+from arenite.dtype import BY_NAME, DType, float32, uint8
+from arenite.dtype.block_types import Scale
+from arenite.dtype.blocks import block_type
 from arenite.ir.dim import bounds, product
 from arenite.ir.node import Node
 from arenite.schedule.kernel import Kernel
+
+#: A block, of all columns.
+_BLOCK = ir.Name("whole_block")
 
 
 def build_blocks(kernel: Kernel, target: Target, choice: str = "") -> Built:
@@ -55,15 +61,47 @@ def _rows_of_panels(draft: RowKernel) -> Built:
     return taken_rows(draft, indices, columns, (body,))
 
 
+@dataclass(frozen=True, slots=True)
+class FieldReader(BlockReader):
+    """Block `index` of fields that are apart; `array` has the numbers."""
+
+    floats: Mapping[str, str]  # arrays by field
+    index: ir.Expr
+
+    def float_of(self, scale: Scale, element: int) -> ir.Expr:
+        field = self.block.fields[scale.field]
+        part = element * field.length // self.block.length
+        at = self.index * field.length + part
+        return ir.Load(self.floats[scale.field], at, BY_NAME[field.dtype])
+
+
 def _pack(draft: RowKernel) -> Built:
-    """Row `row` of the result is a panel: column by column, block by block."""
     [w] = draft.node.inputs
-    form, depth = form_of(w.dtype), _size(w, -1)
-    length, n_columns = w.dtype.block_length, _size(w, -2)
+    at = _BLOCK * w.dtype.block_nbytes
+    return _panels(
+        draft, w.dtype, _size(w, -1), _size(w, -2), BlockReader(w.dtype, draft.names[w], at)
+    )
+
+
+def _pack_joined(draft: RowKernel) -> Built:
+    dtype = draft.node.attr("dtype")
+    fields = block_type(dtype).fields
+    arrays = dict(zip(fields, (draft.names[one] for one in draft.node.inputs), strict=True))
+    n_columns, count = (_size(draft.node.inputs[0], axis) for axis in (0, 1))
+    [name] = {bits.field for plane in block_type(dtype).number.planes for bits in plane}
+    at = _BLOCK * fields[name].nbytes - fields[name].offset
+    reader = FieldReader(dtype, arrays[name], at, arrays, _BLOCK)
+    return _panels(draft, dtype, count * dtype.block_length, n_columns, reader)
+
+
+def _panels(
+    draft: RowKernel, dtype: DType, depth: int, n_columns: int, reader: BlockReader
+) -> Built:
+    """Row `row` of the result is a panel: column by column, block by block. The reader is of block
+    `_BLOCK` of all."""
+    form, length = form_of(dtype), dtype.block_length
     n_panels = _size(draft.node, -2)
-    block, column, place = ir.Name("block"), ir.Name("column"), ir.Name("place")
-    at = place + block * w.dtype.block_nbytes
-    reader = BlockReader(w.dtype, draft.names[w], at)
+    block, column, first_block = ir.Name("block"), ir.Name("column"), ir.Name("first_block")
     step = ir.Name("step")
     block_nbytes = length // BLOCK // form.blocks * form.shared_nbytes
     panel = _ROW * form.panel_nbytes(depth) + block * block_nbytes
@@ -76,14 +114,15 @@ def _pack(draft: RowKernel) -> Built:
             stores.append(ir.Store("out0", where, ir.Cast(value, uint8)))
     numbers = ir.For("step", ir.index(0), ir.index(STEP), tuple(stores), vector=True)
     scales = (*_floats(reader, form, panel, column), *_codes(reader, form, panel, column))
-    blocks = ir.For("block", ir.index(0), ir.index(depth // length), (numbers, *scales))
+    own = ir.Let(_BLOCK.name, first_block + block)
+    blocks = ir.For("block", ir.index(0), ir.index(depth // length), (own, numbers, *scales))
     within = ir.Binary("min", _ROW % n_panels * PANEL + column, ir.index(n_columns - 1))
     source = _ROW // n_panels * n_columns + within
     columns = ir.For(
         "column",
         ir.index(0),
         ir.index(PANEL),
-        (ir.Let("place", source * w.dtype.nbytes((depth,))), blocks),
+        (ir.Let("first_block", source * (depth // length)), blocks),
     )
     return draft.finish(product(draft.node.shape[:-1]), draft.node.shape[-1], (columns,))
 
@@ -158,6 +197,7 @@ def _codes(reader: BlockReader, form: Form, at: ir.Expr, column: ir.Expr) -> lis
 _BUILDERS: dict[str, Callable[[RowKernel], Built]] = {
     "rows_of_panels": _rows_of_panels,
     "pack_blocks": _pack,
+    "pack_joined": _pack_joined,
     "quantise_blocks": quantise,
 }
 

@@ -6,6 +6,8 @@ quantise_blocks(x[..., K])                   int32[..., K / 32 * 12]: for each r
                                              minus that of the first 16
 pack_blocks(w[N, K])                         uint8[panels, bytes]: as `block_forms` says; of
                                              several matrices, w[E, N, K], each by itself
+pack_joined(fields; dtype)                   pack_blocks of what join_blocks makes of them, without
+                                             it: blocks as in a file are never made
 matmul_packed(quantised, panels; dtype, columns)
                                              matmul_blocks of these
 rows_of_panels(panels, indices; dtype, columns, depth)
@@ -35,7 +37,7 @@ from arenite.errors import ShapeMismatch
 from arenite.ir.dim import product
 from arenite.ir.node import Node
 from arenite.ir.ops.access import Index, Reduction, Source, summed
-from arenite.ir.ops.blocks import need_weights, quantised_runs
+from arenite.ir.ops.blocks import join_blocks, joined, need_weights, quantised_runs
 from arenite.ir.ops.define import (
     INT32,
     INT64,
@@ -120,6 +122,25 @@ define(
     (1, 1),
     _infer_pack,
     _pack_reference,
+    {"dtype": DType},
+    backend="cpu",
+)
+
+
+def _infer_pack_joined(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    return _infer_pack((join_blocks(attrs["dtype"], *inputs),), attrs)
+
+
+def _pack_joined_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
+    return packed_panels(joined(arrays, attrs["dtype"]), attrs["dtype"])
+
+
+define(
+    "pack_joined",
+    "contraction",
+    (1, 8),
+    _infer_pack_joined,
+    _pack_joined_reference,
     {"dtype": DType},
     backend="cpu",
 )

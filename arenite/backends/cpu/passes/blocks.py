@@ -119,7 +119,9 @@ def share_panels(graph: Graph) -> Graph:
 
 
 def _factors(x: Node, w: Node) -> tuple[Node, Node]:
-    return make("quantise_blocks", x), make("pack_blocks", w, dtype=w.dtype)
+    is_joined = w.op == "join_blocks" and w.ndim == 2
+    op, inputs = ("pack_joined", w.inputs) if is_joined else ("pack_blocks", (w,))
+    return make("quantise_blocks", x), make(op, *inputs, dtype=w.dtype)
 
 
 def _experts(node: Node) -> Node:
