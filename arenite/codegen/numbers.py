@@ -140,7 +140,7 @@ def _changed(
     known: dict[int, tuple[Any, Any]] = {}
 
     def part(value: Any) -> Any:
-        kind = type(value)
+        kind: Any = type(value)
         if kind is ir.Const:
             return change(value) if _is_number(value, is_plain) else value
         names = _names_of(kind)
