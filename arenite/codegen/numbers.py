@@ -140,7 +140,7 @@ def _changed(
     known: dict[int, tuple[Any, Any]] = {}
 
     def part(value: Any) -> Any:
-        kind = type(value)
+        kind: Any = type(value)
         if kind is ir.Const:
             return change(value) if _is_number(value, is_plain) else value
         names = _names_of(kind)
@@ -155,7 +155,11 @@ def _changed(
             new[-1] = value.b if type(value.b) is ir.Const else new[-1]
         made = value
         if not _are_same(new, old):
-            made = tuple(new) if kind is tuple else replace(value, **dict(zip(names, new)))
+            made = (
+                tuple(new)
+                if kind is tuple
+                else replace(value, **dict(zip(names, new, strict=True)))
+            )
         known[id(value)] = value, made  # which keeps its identity from going to another
         return made
 
@@ -168,7 +172,7 @@ def _are_same(some: Iterable[Any], others: Iterable[Any]) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _names_of(kind: type) -> tuple[str, ...]:
+def _names_of(kind: Any) -> tuple[str, ...]:
     """Fields of a part of a kernel that may have expressions in them; of anything else none."""
     if not is_dataclass(kind) or not kind.__module__.startswith(_ROOMS):
         return ()

@@ -103,7 +103,8 @@ class Backend(ABC):
         return (self.module("passes").PASSES,)
 
     def prepare(self) -> None:
-        """Begin with what a compilation that is about to come would wait for."""
+        """Begin with what a compilation that is about to come would wait for: nothing, for most."""
+        return
 
     def build(self, kernel: Kernel, choice: str = "") -> Built:
         """The loops of a kernel, cut as one of its choices says if that is given; NotCompiled, with
@@ -112,8 +113,8 @@ class Backend(ABC):
         return built
 
     def shared(self, built: dict[int, Built], at_load: Collection[int]) -> dict[int, Built]:
-        """Kernels, where some that are much alike may have become the same; `at_load` are those that
-        run once."""
+        """Kernels, where some that are much alike may have become the same; `at_load` are those
+        that run once."""
         return built
 
     def builder(self, device: str) -> Callable[[Kernel, str], Built]:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from arenite.backends.cpu.conv.strips import Line, strips
 from arenite.backends.cpu.conv.winograd_cut import WinogradSizes, winograd_ways
 from arenite.backends.cpu.gemm.rows import LIMIT, even_height, even_heights
-from arenite.backends.cpu.passes.winograd import TAPS, gain
+from arenite.backends.cpu.ops.winograd import TAPS
+from arenite.backends.cpu.passes.winograd import gain
 from arenite.backends.cpu.target import AVX512
 from arenite.dtype import BY_NAME
 from arenite.ir import Node, graph_input, make

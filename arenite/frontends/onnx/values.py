@@ -186,8 +186,8 @@ def resized(value: AnyValue, sizes: Mapping[str, Dim], name: str) -> AnyValue:
     if value.is_constant:
         return value
     if value.is_symbolic:
-        found = np.empty(value.shape, object)
         assert value.sizes is not None
+        found = value.sizes.copy()
         for place, one in np.ndenumerate(value.sizes):
             found[place] = _resized(one, sizes)
         return Value.of_sizes(found, value.dtype)

@@ -338,7 +338,8 @@ def _window_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DT
         window_strides.append(x.strides[axis] * dilation)
         strides[axis] = x.strides[axis] * stride
     # A step that is never taken may be larger than any that NumPy knows.
-    steps = [step if size > 1 else 0 for step, size in zip((*strides, *window_strides), shape)]
+    all_strides = zip((*strides, *window_strides), shape, strict=True)
+    steps = [stride if size > 1 else 0 for stride, size in all_strides]
     return np.lib.stride_tricks.as_strided(x, shape, steps, writeable=False)
 
 
