@@ -13,7 +13,7 @@ eighth at a time, so that what follows is computed and stored in order.
 from __future__ import annotations
 
 from arenite.backends.webgpu.block_bytes import block_functions, described_run
-from arenite.backends.webgpu.few_rows import RUN, halves_text, quantised_text
+from arenite.backends.webgpu.few_rows import RUN, greatest_text, halves_text, scale_text
 from arenite.backends.webgpu.products import SUMS, ProductBuilder, Side
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
@@ -279,7 +279,8 @@ class _Text:
             f"let source = (min(m0 + r, u32($n_rows) - 1u) * {x.step}u + {x.first}u + "
             f"k / {RUN}u * {RUN}u) / 4u;",
             *(f"let v{k} = bitcast<vec4f>({x.array}_four(source + {k}u));" for k in range(8)),
-            *quantised_text(),
+            *greatest_text(8),
+            *scale_text("most"),
             f"let is_upper = (k / {STEP}u) % {RUN // STEP}u == 1u;",
         ]
         for four in range(4):
