@@ -18,10 +18,10 @@ from arenite.backends.webgpu.block_units import unit_of
 from arenite.backends.webgpu.products import SUMS, ProductBuilder, Side
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.values import FLOAT32, UINT32, index_expr
+from arenite.codegen.kernels.values import FLOAT32, UINT32
 from arenite.dtype import DType
 from arenite.errors import NotCompiled
-from arenite.ir.dim import ceildiv
+from arenite.ir.dim import bounds, ceildiv
 
 #: Rows that are few, and lanes that share a column.
 MOST_ROWS = 8
@@ -46,7 +46,7 @@ class Cut:
 
     teams: int
     columns: int
-    loads: int = 4
+    loads: int = 1
 
     @property
     def group_columns(self) -> int:
@@ -54,7 +54,7 @@ class Cut:
 
 
 #: Of one row, and of several, for which a lane takes more columns beside each other.
-FLOATS, FLOATS_OF_ROWS = Cut(1, 1), Cut(1, 4, 1)
+FLOATS, FLOATS_OF_ROWS = Cut(1, 1, 8), Cut(1, 4, 1)
 
 
 def can_be_few(builder: ProductBuilder) -> bool:
@@ -79,12 +79,12 @@ def build_few_rows(builder: ProductBuilder, most_rows: int) -> Built:
 def _floats(builder: ProductBuilder, x: Side, w: Side, m: int) -> Built:
     cut = FLOATS if m == 1 else FLOATS_OF_ROWS
     text = _float_text(cut, x, w, m, builder.depth, builder.n_columns)
-    names = (ir.Name("tile"), ir.Name("n_rows"))
+    names = tuple(map(ir.Name, ("tile", "n_rows", "x_first")))
     n_sums = cut.group_columns * m
     result = ir.Name("result")
     column = ir.Name("tile") * cut.group_columns + result // m
     block: ir.Block = (
-        ir.Let("n_rows", index_expr(builder.n_rows)),
+        *builder.rows_of_x(),
         ir.Foreign(text, names, (x.array, w.array), (SUMS,), (x.array, w.array), (TEAM,)),
         ir.Barrier(),
         builder.results(n_sums, result % m if m > 1 else ir.index(0), column),
@@ -111,10 +111,10 @@ def _float_text(cut: Cut, x: Side, w: Side, m: int, depth: int, n_columns: int) 
         f"let first = u32($tile) * {cut.group_columns}u + team * {cut.columns}u;",
         *(
             f"let w{c} = min(first + {c}u, {n_columns - 1}u) * {w.step // per_four}u + "
-            f"{w.first // per_four}u;"
+            f"{bounds(w.first)[1] // per_four}u;"
             for c in columns
         ),
-        *(f"let x{r} = {row_text(r)} * {x.step // 4}u + {x.first // 4}u;" for r in rows),
+        *(f"let x{r} = {row_text(r)} * {x.step // 4}u + u32($x_first) / 4u;" for r in rows),
         *(f"var sum{c}_{r} = 0.0;" for c in columns for r in rows),
     ]
 
@@ -179,12 +179,12 @@ NUMBERS, SCALES = "numbers", "scales"
 def _blocks(builder: ProductBuilder, x: Side, w: Side, m: int) -> Built:
     text = _BlockText(builder, x, w, m)
     unit, cut = text.unit, text.cut
-    names = (ir.Name("tile"), ir.Name("n_rows"))
+    names = tuple(map(ir.Name, ("tile", "n_rows", "x_first")))
     n_sums = cut.group_columns * m
     result = ir.Name("result")
     column = ir.Name("tile") * cut.group_columns + result // m
     block: ir.Block = (
-        ir.Let("n_rows", index_expr(builder.n_rows)),
+        *builder.rows_of_x(),
         ir.Foreign(
             "\n".join(text.lines()),
             names,
@@ -332,8 +332,9 @@ class _BlockText:
         for t in turns:
             lines += [
                 f"let quarter{t} = min(first + {t * threads}u + lane, {count - 1}u);",
-                f"let source{t} = (min(quarter{t} / {quarters}u, u32($n_rows) - 1u) * {x.step}u + "
-                f"{x.first}u + min(base + quarter{t} % {quarters}u * 8u, {self.depth - 8}u)) / 4u;",
+                f"let row{t} = min(quarter{t} / {quarters}u, u32($n_rows) - 1u);",
+                f"let deep{t} = min(base + quarter{t} % {quarters}u * 8u, {self.depth - 8}u);",
+                f"let source{t} = (row{t} * {x.step}u + u32($x_first) + deep{t}) / 4u;",
                 *(f"let given{t}_{k} = {x.array}_four(source{t} + {k}u);" for k in range(2)),
             ]
         for t in turns:
