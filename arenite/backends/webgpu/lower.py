@@ -94,9 +94,11 @@ class _Lowering(source.Statements):
         self.group_functions: dict[str, str] = {}
         self.stores_narrow: set[str] = set()
         self.requires = False
-        #: Whether what a thread stores to an argument may be another's to read.
+        #: Whether what a thread stores to an argument may be another's to read, or to store anew:
+        #: foreign text leaves results in shared memory, from where each is stored once.
         reads, writes = touched(kernel.body)
-        self.rereads = bool(reads & writes - shared)
+        is_foreign = any(isinstance(one, ir.Foreign) for one in ir.statements(kernel.body))
+        self.rereads = not is_foreign or bool(reads & (writes - shared))
         self.foreign: list[ir.Foreign] = []
 
     def identifier(self, name: str) -> str:
