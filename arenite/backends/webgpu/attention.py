@@ -296,13 +296,8 @@ class _Builder:
         for k in range(4):
             place = f"({at} + {k * run}u)"
             word = f"({array}_word({place} / 2u) >> (({place} % 2u) * 16u))"
-            halves.append(self._half(lines.dtype, word))
+            halves.append(f"{halves_text(lines.dtype, word)}.x")
         return f"vec4f({', '.join(halves)})"
-
-    def _half(self, dtype: DType, word: str) -> str:
-        if dtype.name == "bfloat16":
-            return f"bitcast<f32>({word} << 16u)"
-        return f"unpack2x16float({word}).x"
 
     def _words(self, first: str) -> list[tuple[str, str]]:
         """Four words of each key and value of a round, where they are read so; behind the last one

@@ -13,13 +13,14 @@ eighth at a time, so that what follows is computed and stored in order.
 from __future__ import annotations
 
 from arenite.backends.webgpu.block_bytes import block_functions, described_run
-from arenite.backends.webgpu.few_rows import RUN, greatest_text, halves_text, scale_text
+from arenite.backends.webgpu.block_rows import RUN, greatest_text, scale_text
+from arenite.backends.webgpu.few_rows import halves_text
 from arenite.backends.webgpu.products import SUMS, ProductBuilder, Side
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import FLOAT32, index_expr, loop
 from arenite.dtype import Kind
-from arenite.ir.dim import bounds, ceildiv
+from arenite.ir.dim import bounds, ceildiv, maximum
 
 #: Elements of a row in a step, and results of a thread along each side.
 STEP = 16
@@ -66,8 +67,8 @@ def build_many_rows(builder: ProductBuilder) -> Built:
     functions = block_functions(w.dtype).replace("$w", w.array) if w.dtype.is_block else ""
     block: ir.Block = (
         *builder.rows_of_x(),
-        ir.Let("square_row", ir.Name("tile") % index_expr(down)),
-        ir.Let("square_column", ir.Name("tile") // index_expr(down)),
+        ir.Let("square_row", ir.Name("tile") % index_expr(maximum(down, 1))),
+        ir.Let("square_column", ir.Name("tile") // index_expr(maximum(down, 1))),
         ir.Foreign(
             text.sums(),
             names,

@@ -75,6 +75,7 @@ class ProductBuilder(KernelBuilder):
             and self.node.dtype == FLOAT32
             and self.x.dtype == FLOAT32
             and isinstance(self.w.first, int)
+            and min(self.depth, self.n_columns) > 0
         )
 
     @property
