@@ -55,7 +55,9 @@ def build_many_rows(builder: ProductBuilder) -> Built:
     assert x is not None
     assert w is not None
     height, width = _sides(bounds(builder.n_rows)[1], builder.n_columns)
-    text = _Text(builder, x, w, height, width)
+    # Small rectangles have few threads: twice as many, of which each half takes every other step.
+    halves = 2 if height * width < 128 * 128 and not w.dtype.is_block else 1
+    text = _Text(builder, x, w, height, width, halves)
     down = ceildiv(builder.n_rows, height)
     across = -(-builder.n_columns // width)
     names = tuple(map(ir.Name, ("square_row", "square_column", "n_rows", "x_first")))
@@ -89,11 +91,11 @@ def build_many_rows(builder: ProductBuilder) -> Built:
         ),
     )
     shared = (
-        ir.SharedArray(_X, FLOAT32, STEP * (height // 4 + 1), 4),
-        ir.SharedArray(_W, FLOAT32, STEP * (width // 4 + 1), 4),
+        ir.SharedArray(_X, FLOAT32, text.step * (height // 4 + 1), 4),
+        ir.SharedArray(_W, FLOAT32, text.step * (width // 4 + 1), 4),
         ir.SharedArray(SUMS, FLOAT32, n_sums),
     )
-    return builder.kernel_of(down * across, block, height * width // OWN**2, shared)
+    return builder.kernel_of(down * across, block, text.threads, shared)
 
 
 def _sides(rows: int, columns: int) -> tuple[int, int]:
@@ -108,17 +110,22 @@ def _sides(rows: int, columns: int) -> tuple[int, int]:
 class _Text:
     """The text of one kernel; rectangles are `height` by `width`."""
 
-    def __init__(self, builder: ProductBuilder, x: Side, w: Side, height: int, width: int) -> None:
+    def __init__(
+        self, builder: ProductBuilder, x: Side, w: Side, height: int, width: int, halves: int
+    ) -> None:
         self.builder, self.x, self.w = builder, x, w
         self.height, self.width = height, width
-        self.threads = height * width // OWN**2
+        self.halves, self.step = halves, STEP * halves
+        self.threads = height * width // OWN**2 * halves
         self.depth, self.n_columns = builder.depth, builder.n_columns
         self.cells = [(i, j) for i in range(OWN) for j in range(2)]
 
     def sums(self) -> str:
         """All sums, in variables of each thread."""
         lines = [
-            f"let tx = lane % {self.width // OWN}u; let ty = lane / {self.width // OWN}u;",
+            f"let tx = lane % {self.width // OWN}u;",
+            f"let ty = lane / {self.width // OWN}u % {self.height // OWN}u;",
+            f"let deep0 = lane / {self.threads // self.halves}u * {STEP}u;",
             f"let m0 = u32($square_row) * {self.height}u;",
             f"let n0 = u32($square_column) * {self.width}u;",
             *(f"var c{i}{j} = vec4f();" for i, j in self.cells),
@@ -135,17 +142,17 @@ class _Text:
             ]
             return "\n".join(lines)
         loads, stores, declared = self._float_copies()
-        last = (self.depth - 1) // STEP * STEP
+        last = (self.depth - 1) // self.step * self.step
         lines += [
             *declared,
             "{ let k = 0u;",
             *loads,
             "}",
-            f"for (var step = 0u; step < {self.depth}u; step += {STEP}u) {{",
+            f"for (var step = 0u; step < {self.depth}u; step += {self.step}u) {{",
             *stores,
             "workgroupBarrier();",
             # The following step is under way while this one is multiplied.
-            f"{{ let k = min(step + {STEP}u, {last}u);",
+            f"{{ let k = min(step + {self.step}u, {last}u);",
             *loads,
             "}",
             *self._products(),
@@ -156,6 +163,13 @@ class _Text:
 
     def part(self) -> str:
         """Sums of the part-th row of each thread, where results are read."""
+        lines = self._rows_to("=")
+        if self.halves > 1:
+            first = ["if (deep0 == 0u) {", *lines, "}", "workgroupBarrier();"]
+            lines = [*first, "if (deep0 != 0u) {", *self._rows_to("+="), "}"]
+        return "\n".join(lines)
+
+    def _rows_to(self, sign: str) -> list[str]:
         lines = ["switch (u32($part)) {"]
         place = f"ty * {self.width}u + 4u * tx"
         for i in range(OWN):
@@ -163,17 +177,18 @@ class _Text:
             for j in range(2):
                 for q, lane in enumerate("xyzw"):
                     at = f"{place} + {j * self.width // 2 + q}u"
-                    lines.append(f"${SUMS}[{at}] = c{i}{j}.{lane};")
+                    lines.append(f"${SUMS}[{at}] {sign} c{i}{j}.{lane};")
             lines.append("}")
-        return "\n".join([*lines, "default: {}", "}"])
+        return [*lines, "default: {}", "}"]
 
     def _products(self) -> list[str]:
         pitch_x, pitch_w = self.height // 4 + 1, self.width // 4 + 1
+        deep = "kk" if self.halves == 1 else "(deep0 + kk)"
         return [
             f"for (var kk = 0u; kk < {STEP}u; kk++) {{",
-            *(f"let a{i} = ${_X}[kk * {pitch_x}u + ty * 2u + {i}u];" for i in range(2)),
+            *(f"let a{i} = ${_X}[{deep} * {pitch_x}u + ty * 2u + {i}u];" for i in range(2)),
             *(
-                f"let b{j} = ${_W}[kk * {pitch_w}u + tx + {j * self.width // 8}u];"
+                f"let b{j} = ${_W}[{deep} * {pitch_w}u + tx + {j * self.width // 8}u];"
                 for j in range(2)
             ),
             *(
@@ -203,14 +218,14 @@ class _Text:
     ) -> tuple[list[str], list[str], list[str]]:
         """Rows of a side along the depth, four words a load, turned as they are stored."""
         per_four = 128 // side.dtype.bits
-        fours, pitch = STEP // per_four, length // 4 + 1
+        fours, pitch = self.step // per_four, length // 4 + 1
         loads, stores, declared = [], [], []
         for i in range(-(-length * fours // self.threads)):
             held, element = f"{name}{i}", f"(lane + {i * self.threads}u)"
             declared.append(f"var {held} = vec4u();")
             row, at = f"({element} / {fours}u)", f"({element} % {fours}u)"
             deep = f"k + {at} * {per_four}u"
-            is_whole = self.depth % STEP == 0
+            is_whole = self.depth % self.step == 0
             near = deep if is_whole else f"min({deep}, {self.depth - per_four}u)"
             begin = "u32($x_first)" if side is self.x else f"{bounds(side.first)[1]}u"
             place = f"min({first} + {row}, {count} - 1u) * {side.step}u + {begin} + {near}"
@@ -236,7 +251,7 @@ class _Text:
         per_four = 128 // side.dtype.bits
         fours, pitch = self.width // per_four, self.width // 4 + 1
         loads, stores, declared = [], [], []
-        for i in range(-(-STEP * fours // self.threads)):
+        for i in range(-(-self.step * fours // self.threads)):
             held, element = f"q{i}", f"(lane + {i * self.threads}u)"
             declared.append(f"var {held} = vec4u();")
             deep, at = f"({element} / {fours}u)", f"({element} % {fours}u)"
@@ -244,10 +259,10 @@ class _Text:
             row = f"min(k + {deep}, {self.depth - 1}u)"
             place = f"({row} * {side.deep}u + {bounds(side.first)[1]}u) / {per_four}u + {column}"
             value = f"{side.array}_four({place})"
-            if self.depth % STEP:
+            if self.depth % self.step:
                 value = f"select(vec4u(), {value}, k + {deep} < {self.depth}u)"
-            is_partial = (i + 1) * self.threads > STEP * fours
-            guard = f"if ({element} < {STEP * fours}u) {{ " if is_partial else "{ "
+            is_partial = (i + 1) * self.threads > self.step * fours
+            guard = f"if ({element} < {self.step * fours}u) {{ " if is_partial else "{ "
             loads.append(f"{guard}{held} = {value}; }}")
             stores.append(guard)
             stores += _floats_of(side, held)
