@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from arenite.backends.webgpu.few_rows import MOST_ROWS, build_few_rows, can_be_few
+from arenite.backends.webgpu.block_rows import build_block_rows
+from arenite.backends.webgpu.few_rows import MOST_ROWS, build_float_rows, can_be_few
 from arenite.backends.webgpu.many_rows import build_many_rows, can_be_many
 from arenite.backends.webgpu.ops import PRODUCT
 from arenite.backends.webgpu.products import ProductBuilder, is_product
@@ -25,12 +26,18 @@ def build_fast_product(kernel: Kernel) -> Built | None:
     builder = ProductBuilder(kernel)
     fewest, most = bounds(builder.n_rows)
     if most <= MOST_ROWS:
-        return build_few_rows(builder, most) if can_be_few(builder) else None
+        return _few_rows(builder, most) if can_be_few(builder) else None
     if not can_be_many(builder):
         return None
     many = build_many_rows(builder)
     is_open = isinstance(builder.n_rows, Var) and fewest <= MOST_ROWS
     return _with_few(builder, builder.n_rows, many) if is_open and can_be_few(builder) else many
+
+
+def _few_rows(builder: ProductBuilder, most: int) -> Built:
+    assert builder.w is not None
+    build = build_block_rows if builder.w.dtype.is_block else build_float_rows
+    return build(builder, most)
 
 
 def _with_few(builder: ProductBuilder, n_rows: Dim, many: Built) -> Built:
@@ -41,7 +48,7 @@ def _with_few(builder: ProductBuilder, n_rows: Dim, many: Built) -> Built:
     tiles: Dim = 0
     below = 0
     for most in (1, MOST_ROWS):
-        few = build_few_rows(builder, most)
+        few = _few_rows(builder, most)
         assert isinstance(few.loops, ir.GroupKernel)
         smaller.append((n_rows.symbol, most, few.loops))
         tiles = tiles + (_is_above(n_rows, below) - _is_above(n_rows, most)) * few.tiles

@@ -13,13 +13,14 @@ eighth at a time, so that what follows is computed and stored in order.
 from __future__ import annotations
 
 from arenite.backends.webgpu.block_bytes import block_functions, described_run
-from arenite.backends.webgpu.few_rows import RUN, halves_text, quantised_text
+from arenite.backends.webgpu.block_rows import RUN, greatest_text, scale_text
+from arenite.backends.webgpu.few_rows import halves_text
 from arenite.backends.webgpu.products import SUMS, ProductBuilder, Side
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import FLOAT32, index_expr, loop
 from arenite.dtype import Kind
-from arenite.ir.dim import bounds, ceildiv
+from arenite.ir.dim import bounds, ceildiv, maximum
 
 #: Elements of a row in a step, and results of a thread along each side.
 STEP = 16
@@ -45,7 +46,7 @@ def _is_turned(builder: ProductBuilder, w: Side) -> bool:
     if w.dtype.kind is not Kind.FLOAT or w.dtype.bits not in (16, 32) or w.step != 1:
         return False
     per_four = 128 // w.dtype.bits
-    return not any(n % per_four for n in (w.first, w.deep, builder.n_columns))
+    return not any(n % per_four for n in (bounds(w.first)[1], w.deep, builder.n_columns))
 
 
 def build_many_rows(builder: ProductBuilder) -> Built:
@@ -54,10 +55,12 @@ def build_many_rows(builder: ProductBuilder) -> Built:
     assert x is not None
     assert w is not None
     height, width = _sides(bounds(builder.n_rows)[1], builder.n_columns)
-    text = _Text(builder, x, w, height, width)
+    # Small rectangles have few threads: twice as many, of which each half takes every other step.
+    halves = 2 if height * width < 128 * 128 and not w.dtype.is_block else 1
+    text = _Text(builder, x, w, height, width, halves)
     down = ceildiv(builder.n_rows, height)
     across = -(-builder.n_columns // width)
-    names = tuple(map(ir.Name, ("square_row", "square_column", "n_rows")))
+    names = tuple(map(ir.Name, ("square_row", "square_column", "n_rows", "x_first")))
     result, part = ir.Name("result"), ir.Name("part")
     n_sums = height // OWN * width
     row = ir.Name("square_row") * height + result // width * OWN + part
@@ -65,9 +68,9 @@ def build_many_rows(builder: ProductBuilder) -> Built:
     outside: tuple[str, ...] = () if w.dtype.is_block else (w.array,)
     functions = block_functions(w.dtype).replace("$w", w.array) if w.dtype.is_block else ""
     block: ir.Block = (
-        ir.Let("n_rows", index_expr(builder.n_rows)),
-        ir.Let("square_row", ir.Name("tile") % index_expr(down)),
-        ir.Let("square_column", ir.Name("tile") // index_expr(down)),
+        *builder.rows_of_x(),
+        ir.Let("square_row", ir.Name("tile") % index_expr(maximum(down, 1))),
+        ir.Let("square_column", ir.Name("tile") // index_expr(maximum(down, 1))),
         ir.Foreign(
             text.sums(),
             names,
@@ -88,11 +91,11 @@ def build_many_rows(builder: ProductBuilder) -> Built:
         ),
     )
     shared = (
-        ir.SharedArray(_X, FLOAT32, STEP * (height // 4 + 1), 4),
-        ir.SharedArray(_W, FLOAT32, STEP * (width // 4 + 1), 4),
+        ir.SharedArray(_X, FLOAT32, text.step * (height // 4 + 1), 4),
+        ir.SharedArray(_W, FLOAT32, text.step * (width // 4 + 1), 4),
         ir.SharedArray(SUMS, FLOAT32, n_sums),
     )
-    return builder.kernel_of(down * across, block, height * width // OWN**2, shared)
+    return builder.kernel_of(down * across, block, text.threads, shared)
 
 
 def _sides(rows: int, columns: int) -> tuple[int, int]:
@@ -107,17 +110,22 @@ def _sides(rows: int, columns: int) -> tuple[int, int]:
 class _Text:
     """The text of one kernel; rectangles are `height` by `width`."""
 
-    def __init__(self, builder: ProductBuilder, x: Side, w: Side, height: int, width: int) -> None:
+    def __init__(
+        self, builder: ProductBuilder, x: Side, w: Side, height: int, width: int, halves: int
+    ) -> None:
         self.builder, self.x, self.w = builder, x, w
         self.height, self.width = height, width
-        self.threads = height * width // OWN**2
+        self.halves, self.step = halves, STEP * halves
+        self.threads = height * width // OWN**2 * halves
         self.depth, self.n_columns = builder.depth, builder.n_columns
         self.cells = [(i, j) for i in range(OWN) for j in range(2)]
 
     def sums(self) -> str:
         """All sums, in variables of each thread."""
         lines = [
-            f"let tx = lane % {self.width // OWN}u; let ty = lane / {self.width // OWN}u;",
+            f"let tx = lane % {self.width // OWN}u;",
+            f"let ty = lane / {self.width // OWN}u % {self.height // OWN}u;",
+            f"let deep0 = lane / {self.threads // self.halves}u * {STEP}u;",
             f"let m0 = u32($square_row) * {self.height}u;",
             f"let n0 = u32($square_column) * {self.width}u;",
             *(f"var c{i}{j} = vec4f();" for i, j in self.cells),
@@ -134,17 +142,17 @@ class _Text:
             ]
             return "\n".join(lines)
         loads, stores, declared = self._float_copies()
-        last = (self.depth - 1) // STEP * STEP
+        last = (self.depth - 1) // self.step * self.step
         lines += [
             *declared,
             "{ let k = 0u;",
             *loads,
             "}",
-            f"for (var step = 0u; step < {self.depth}u; step += {STEP}u) {{",
+            f"for (var step = 0u; step < {self.depth}u; step += {self.step}u) {{",
             *stores,
             "workgroupBarrier();",
             # The following step is under way while this one is multiplied.
-            f"{{ let k = min(step + {STEP}u, {last}u);",
+            f"{{ let k = min(step + {self.step}u, {last}u);",
             *loads,
             "}",
             *self._products(),
@@ -155,6 +163,13 @@ class _Text:
 
     def part(self) -> str:
         """Sums of the part-th row of each thread, where results are read."""
+        lines = self._rows_to("=")
+        if self.halves > 1:
+            first = ["if (deep0 == 0u) {", *lines, "}", "workgroupBarrier();"]
+            lines = [*first, "if (deep0 != 0u) {", *self._rows_to("+="), "}"]
+        return "\n".join(lines)
+
+    def _rows_to(self, sign: str) -> list[str]:
         lines = ["switch (u32($part)) {"]
         place = f"ty * {self.width}u + 4u * tx"
         for i in range(OWN):
@@ -162,17 +177,18 @@ class _Text:
             for j in range(2):
                 for q, lane in enumerate("xyzw"):
                     at = f"{place} + {j * self.width // 2 + q}u"
-                    lines.append(f"${SUMS}[{at}] = c{i}{j}.{lane};")
+                    lines.append(f"${SUMS}[{at}] {sign} c{i}{j}.{lane};")
             lines.append("}")
-        return "\n".join([*lines, "default: {}", "}"])
+        return [*lines, "default: {}", "}"]
 
     def _products(self) -> list[str]:
         pitch_x, pitch_w = self.height // 4 + 1, self.width // 4 + 1
+        deep = "kk" if self.halves == 1 else "(deep0 + kk)"
         return [
             f"for (var kk = 0u; kk < {STEP}u; kk++) {{",
-            *(f"let a{i} = ${_X}[kk * {pitch_x}u + ty * 2u + {i}u];" for i in range(2)),
+            *(f"let a{i} = ${_X}[{deep} * {pitch_x}u + ty * 2u + {i}u];" for i in range(2)),
             *(
-                f"let b{j} = ${_W}[kk * {pitch_w}u + tx + {j * self.width // 8}u];"
+                f"let b{j} = ${_W}[{deep} * {pitch_w}u + tx + {j * self.width // 8}u];"
                 for j in range(2)
             ),
             *(
@@ -202,16 +218,17 @@ class _Text:
     ) -> tuple[list[str], list[str], list[str]]:
         """Rows of a side along the depth, four words a load, turned as they are stored."""
         per_four = 128 // side.dtype.bits
-        fours, pitch = STEP // per_four, length // 4 + 1
+        fours, pitch = self.step // per_four, length // 4 + 1
         loads, stores, declared = [], [], []
         for i in range(-(-length * fours // self.threads)):
             held, element = f"{name}{i}", f"(lane + {i * self.threads}u)"
             declared.append(f"var {held} = vec4u();")
             row, at = f"({element} / {fours}u)", f"({element} % {fours}u)"
             deep = f"k + {at} * {per_four}u"
-            is_whole = self.depth % STEP == 0
+            is_whole = self.depth % self.step == 0
             near = deep if is_whole else f"min({deep}, {self.depth - per_four}u)"
-            place = f"min({first} + {row}, {count} - 1u) * {side.step}u + {side.first}u + {near}"
+            begin = "u32($x_first)" if side is self.x else f"{bounds(side.first)[1]}u"
+            place = f"min({first} + {row}, {count} - 1u) * {side.step}u + {begin} + {near}"
             value = f"{side.array}_four(({place}) / {per_four}u)"
             if not is_whole:
                 value = f"select(vec4u(), {value}, {deep} < {self.depth}u)"
@@ -234,18 +251,18 @@ class _Text:
         per_four = 128 // side.dtype.bits
         fours, pitch = self.width // per_four, self.width // 4 + 1
         loads, stores, declared = [], [], []
-        for i in range(-(-STEP * fours // self.threads)):
+        for i in range(-(-self.step * fours // self.threads)):
             held, element = f"q{i}", f"(lane + {i * self.threads}u)"
             declared.append(f"var {held} = vec4u();")
             deep, at = f"({element} / {fours}u)", f"({element} % {fours}u)"
             column = f"min(n0 / {per_four}u + {at}, {self.n_columns // per_four - 1}u)"
             row = f"min(k + {deep}, {self.depth - 1}u)"
-            place = f"({row} * {side.deep}u + {side.first}u) / {per_four}u + {column}"
+            place = f"({row} * {side.deep}u + {bounds(side.first)[1]}u) / {per_four}u + {column}"
             value = f"{side.array}_four({place})"
-            if self.depth % STEP:
+            if self.depth % self.step:
                 value = f"select(vec4u(), {value}, k + {deep} < {self.depth}u)"
-            is_partial = (i + 1) * self.threads > STEP * fours
-            guard = f"if ({element} < {STEP * fours}u) {{ " if is_partial else "{ "
+            is_partial = (i + 1) * self.threads > self.step * fours
+            guard = f"if ({element} < {self.step * fours}u) {{ " if is_partial else "{ "
             loads.append(f"{guard}{held} = {value}; }}")
             stores.append(guard)
             stores += _floats_of(side, held)
@@ -276,10 +293,11 @@ class _Text:
             ),
             "} else {",
             f"let r = e - {self.width}u;",
-            f"let source = (min(m0 + r, u32($n_rows) - 1u) * {x.step}u + {x.first}u + "
+            f"let source = (min(m0 + r, u32($n_rows) - 1u) * {x.step}u + u32($x_first) + "
             f"k / {RUN}u * {RUN}u) / 4u;",
             *(f"let v{k} = bitcast<vec4f>({x.array}_four(source + {k}u));" for k in range(8)),
-            *quantised_text(),
+            *greatest_text(8),
+            *scale_text("most"),
             f"let is_upper = (k / {STEP}u) % {RUN // STEP}u == 1u;",
         ]
         for four in range(4):
