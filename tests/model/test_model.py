@@ -561,3 +561,28 @@ def test_threads_may_call_at_once() -> None:
             for found, one in zip(pool.map(program, feeds * 8), wanted * 8, strict=True):
                 np.testing.assert_allclose(found["y"], one, rtol=1e-4, atol=1e-5)
         assert program.variants.n_compiled == 1
+
+
+def test_scales_of_another_file_are_not_those_of_the_first() -> None:
+    """Files that differ in nothing but numbers share what is compiled, and not these numbers:
+    scales of so many columns stay in the file."""
+    x = weights(4, 64, seed=5)
+    numbers = np.random.default_rng(0).integers(-127, 127, (64, 512)).astype(np.int8)
+    for seed in (1, 2):
+        scales = np.random.default_rng(seed).random(512).astype(np.float32)
+        proto = made(
+            [
+                node("QuantizeLinear", "x xs xz", "q"),
+                node("DequantizeLinear", "q xs xz", "d"),
+                node("DequantizeLinear", "w ws", "e", axis=1),
+                node("MatMul", "d e", "y"),
+            ],
+            [tensor("x", [4, 64])],
+            [tensor("y", [4, 512])],
+            {"w": numbers, "ws": scales, "xs": np.float32(0.02), "xz": np.uint8(128)},
+            opset=21,
+        )
+        with model_of(proto).compile(threads=1) as program:
+            np.testing.assert_allclose(
+                program(x)["y"], judged(proto, {"x": x})["y"], rtol=1e-4, atol=1e-3
+            )
