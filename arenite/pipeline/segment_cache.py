@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from arenite.errors import DoesNotFit
 from arenite.pipeline.growth import Growth, GrowthSizes
@@ -59,7 +59,7 @@ class SegmentCache:
     def __init__(self, threads: int | None, options: Options) -> None:
         self._threads = threads
         #: The budget is that of all together.
-        self._options = replace(options, memory=None)
+        self._options = options._replace(memory=None)
         self._sizes: dict[AnySegment, SegmentSizes | GrowthSizes] = {}
         self._open: OrderedDict[tuple[AnySegment, tuple[int, ...]], OpenSegment] = OrderedDict()
         self.n_compiled = 0

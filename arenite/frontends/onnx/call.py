@@ -30,14 +30,6 @@ class Unknown(Exception):
         self.because = because
 
 
-class StructureNeeded(AreniteError):
-    """Inputs decide structure, so that their numbers are needed to make a graph."""
-
-    def __init__(self, names: Sequence[str], reason: str) -> None:
-        super().__init__(reason)
-        self.names = tuple(names)
-
-
 class Call:
     """Inputs, attributes and version of a node; what is wrong is said with its name."""
 
