@@ -66,10 +66,14 @@ THEIRS = START.format(
 )
 
 
+#: Compiled Python files are kept, as an installed package has them: both sides start with them.
+ENVIRONMENT = {name: one for name, one in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def start(code: str, *arguments: str, **environment: str) -> dict[str, float]:
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
-        env={**os.environ, **environment},
+        env=ENVIRONMENT | environment,
         capture_output=True,
         text=True,
         check=True,
@@ -85,7 +89,9 @@ def cold(path: str, arrays: str) -> float:
 
 def imported(package: str) -> float:
     code = f"import time\na = time.perf_counter()\nimport {package}\nprint(time.perf_counter() - a)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True
+    )
     return float(done.stdout)
 
 

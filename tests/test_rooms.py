@@ -18,6 +18,7 @@ PACKAGE = Path(__file__).parent.parent / "arenite"
 #: From the top down, as in the design: a room imports from itself and from rooms above it.
 ROOMS = [
     "lazy",
+    "digests",
     "errors",
     "locks",
     "dtype",

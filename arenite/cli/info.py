@@ -40,7 +40,7 @@ def _onnx_info(path: Path, title: str, json: bool) -> None:
 
     model = Model.open(path)
     facts = model.metadata
-    n_nodes = len(model.file.model.graph.node)
+    n_nodes = model.description.n_nodes
     nbytes = path.stat().st_size
     if json:
         fields: dict[str, Any] = {

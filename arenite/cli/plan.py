@@ -145,7 +145,7 @@ def _plan_onnx(
         return output.EXIT_DONE
     missing = set(model.sizes) - {model.size_name(name) for name in given}
     shown = [f"{n} {one}{' (not given)' * (n in missing)}" for n, one in sizes.items()]
-    facts = {"file": str(path), "kind": f"ONNX, {len(model.file.model.graph.node)} nodes"}
+    facts = {"file": str(path), "kind": f"ONNX, {model.description.n_nodes} nodes"}
     output.print_pairs(title, facts | ({"sizes": ", ".join(shown)} if shown else {}))
     output.out.print()
     print_memory(output.out, made, parse_nbytes(memory))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from arenite.device.buffer import Buffer
@@ -12,7 +10,6 @@ from arenite.dtype import DType
 from arenite.ir.data import BufferSource
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class StoredTensor:
     """A tensor of a file whose place was checked against the file's size.
 
@@ -20,14 +17,23 @@ class StoredTensor:
     bytes from the start of the file.
     """
 
-    name: str
-    dtype: DType
-    shape: tuple[int, ...]
-    offset: int
-    nbytes: int
-    file: Buffer  # the whole file, mapped
-    is_swapped: bool = False  # the file has the other byte order than this machine
-    _source: BufferSource | None = field(default=None, init=False)
+    __slots__ = ("_source", "dtype", "file", "is_swapped", "name", "nbytes", "offset", "shape")
+
+    def __init__(
+        self,
+        name: str,
+        dtype: DType,
+        shape: tuple[int, ...],
+        offset: int,
+        nbytes: int,
+        file: Buffer,
+        is_swapped: bool = False,
+    ) -> None:
+        self.name, self.dtype, self.shape = name, dtype, shape
+        self.offset, self.nbytes = offset, nbytes
+        self.file = file  # the whole file, mapped
+        self.is_swapped = is_swapped  # the file has the other byte order than this machine
+        self._source: BufferSource | None = None
 
     @property
     def source(self) -> BufferSource:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from mmap import PAGESIZE
 from typing import Any
 
@@ -43,13 +43,15 @@ class ConstantData:
 
 
 class BufferSource:
-    """An array that exists, in host memory or in a device Buffer. Equal only to itself."""
+    """An array that exists, in host memory or in a device Buffer. Equal only to itself. `on_read`
+    hears whenever someone asks for the elements."""
 
-    __slots__ = ("_storage", "dtype", "id", "shape")
+    __slots__ = ("_on_read", "_storage", "dtype", "id", "shape")
 
     _ids = itertools.count(1)
 
-    def __init__(self, storage: Array | Buffer) -> None:
+    def __init__(self, storage: Array | Buffer, on_read: Callable[[], None] | None = None) -> None:
+        self._on_read = on_read
         self.id = next(self._ids)
         self.dtype = storage.dtype if isinstance(storage, Buffer) else held_dtype(storage.dtype)
         self.shape: tuple[int, ...] = storage.shape
@@ -66,6 +68,8 @@ class BufferSource:
     def array(self) -> Array:
         """The elements, read-only; without a copy where they are whole bytes. Rows of bytes for a
         block-quantised type."""
+        if self._on_read is not None:
+            self._on_read()
         if isinstance(self._storage, Buffer):
             if self.dtype.bits < 8 or self.dtype.is_block:
                 data = np.frombuffer(self._storage.as_host_bytes(), np.uint8)

@@ -7,7 +7,6 @@ Ticks are compressed to the instants at which a lifetime starts or ends, so that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,13 +23,13 @@ def are_first(ordered: IntArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
 class Lives:
     """When blocks live: their first instants and those behind their last, of all `ticks`."""
 
-    ticks: IntArray
-    born: IntArray
-    dead: IntArray
+    __slots__ = ("born", "dead", "ticks")
+
+    def __init__(self, ticks: IntArray, born: IntArray, dead: IntArray) -> None:
+        self.ticks, self.born, self.dead = ticks, born, dead
 
     @classmethod
     def of(cls, starts: Ints, ends: Ints) -> Lives:
@@ -50,12 +49,13 @@ class Lives:
         return LiveProfile(self.ticks, np.cumsum(change))
 
 
-@dataclass(slots=True)
 class LiveProfile:
     """`live[i]` bytes are live from tick `ticks[i]` until the next one."""
 
-    ticks: IntArray
-    live: IntArray
+    __slots__ = ("live", "ticks")
+
+    def __init__(self, ticks: IntArray, live: IntArray) -> None:
+        self.ticks, self.live = ticks, live
 
     @classmethod
     def of(cls, starts: Ints, ends: Ints, sizes: Ints) -> LiveProfile:

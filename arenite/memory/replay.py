@@ -17,17 +17,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from arenite.device.allocator import as_integer
 from arenite.errors import InvalidArgument
 from arenite.memory.columns import NO_ROW, Numbers, SlotColumns
-from arenite.memory.fit import within_capacity
 from arenite.memory.plan import REGION_ALIGNMENT, MemoryPlan, Region
 from arenite.memory.profile import Lives, are_first
 from arenite.memory.values import ARENA_REGIONS, MAX_NUMBER, REGIONS, ValueId, align_up
@@ -36,8 +35,7 @@ from arenite.memory.values import ARENA_REGIONS, MAX_NUMBER, REGIONS, ValueId, a
 Below = Sequence[Sequence[int]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Boxes:
+class _Boxes(NamedTuple):
     """The blocks of a region, from the ground up: the values of each move together."""
 
     rows: Numbers  # of the region's values, those of one box side by side
@@ -217,6 +215,10 @@ class Replay:
             work=0,
             seconds=perf_counter() - began,
         )
+        if made.capacity is None:
+            return made
+        from arenite.memory.fit import within_capacity
+
         return within_capacity(made)
 
     @cached_property

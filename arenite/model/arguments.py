@@ -9,21 +9,23 @@ expected and what was given.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.device import Buffer
+from arenite.digests import digest_of
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
-from arenite.frontends.onnx.translate import Absent, Argument, Given
+from arenite.frontends.onnx.inputs import Absent
 from arenite.frontends.onnx.types import OptionalType, SequenceType, TensorType, ValueType
 from arenite.frontends.stored import quoted
 from arenite.ir.element import in_native_order, numpy_dtype
 from arenite.model.interface import Interface, element_of
 from arenite.model.sizes import Form, SizeNames
+
+if TYPE_CHECKING:
+    from arenite.frontends.onnx.translate import Given
 
 Array: TypeAlias = NDArray[Any]
 
@@ -31,27 +33,37 @@ Array: TypeAlias = NDArray[Any]
 _SHOWN = 16
 
 
-@dataclass(frozen=True, slots=True)
 class Leaf:
-    """A tensor of a call; `path` is the name of its input, or where in that it is."""
+    """A tensor of a call; `path` is the name of its input, or where in that it is; sizes in `type`
+    are numbers and names."""
 
-    path: str
-    type: TensorType  # whose sizes are numbers and names
+    __slots__ = ("path", "type")
+
+    def __init__(self, path: str, type: TensorType) -> None:  # noqa: A002
+        self.path = path
+        self.type = type
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Leaf) and (self.path, self.type) == (other.path, other.type)
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.type))
 
     def __repr__(self) -> str:
-        return f"{self.path} {self.type}"
+        return f"{self.path!r} {self.type}"
 
 
 #: What an input is in a call: a tuple is a sequence.
 Part: TypeAlias = "Leaf | Absent | tuple[Part, ...]"
 
 
-@dataclass(frozen=True)
 class Structure:
-    """What the inputs of a call are, but for the numbers in them."""
+    """What the inputs of a call are, but for the numbers in them; usual where each input that is
+    needed is a tensor, and no other is given."""
 
-    parts: tuple[tuple[str, Part], ...]
-    is_usual: bool = field(default=False, compare=False)  # each input that is needed is a tensor
+    def __init__(self, parts: tuple[tuple[str, Part], ...], is_usual: bool = False) -> None:
+        self.parts = parts
+        self.is_usual = is_usual
 
     @cached_property
     def key(self) -> str:
@@ -82,6 +94,8 @@ def _leaves(part: Part) -> Iterator[Leaf]:
 
 
 def _given(part: Part, form: Form, known: Mapping[str, Array]) -> Given:
+    from arenite.frontends.onnx.translate import Argument
+
     if isinstance(part, tuple):
         return tuple(_given(one, form, known) for one in part)
     if isinstance(part, Absent):
@@ -92,8 +106,7 @@ def _given(part: Part, form: Form, known: Mapping[str, Array]) -> Given:
     return Argument(shape, part.type.dtype, part.type.is_string)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """Values of inputs that decide structure, by path."""
 
     arrays: Mapping[str, Array]
@@ -104,16 +117,15 @@ class Known:
 
 
 def _text(array: Array) -> str:
-    if array.size <= _SHOWN and array.dtype.kind in "biu":
+    if array.dtype.hasobject:  # strings
+        return f"{list(array.shape)} {array.tolist()!r}"
+    if 0 < array.size <= _SHOWN and array.dtype.kind in "biu":
         return f"{array.tolist()} {array.dtype}"
-    import hashlib
-
-    digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+    digest = digest_of(np.ascontiguousarray(array).tobytes()).hex()
     return f"{array.dtype}{list(array.shape)} {digest}"
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """Arrays of the leaves of a structure, in order, and the sizes they have."""
 
     structure: Structure
@@ -228,7 +240,7 @@ class Signature:
                 else self._names.named(None, path, axis)
                 for axis, one in enumerate(shape)
             )
-            leaf = Leaf(path, replace(kind, shape=named))
+            leaf = Leaf(path, kind._replace(shape=named))
         shape = leaf.type.shape or ()
         if len(shape) != array.ndim or any(
             isinstance(a, int) and a != b for a, b in zip(shape, array.shape, strict=True)
@@ -309,6 +321,8 @@ def _of_dlpack(value: Any) -> Array:
     try:
         return np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError):  # a type that NumPy has no word for
+        from arenite.device.buffer import Buffer
+
         return Buffer.from_dlpack(value).as_array()
 
 

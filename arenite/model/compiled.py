@@ -8,36 +8,35 @@ outside of what the programs assume. The 16 programs used last are kept; under a
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arenite import locks
 from arenite.errors import AreniteError, DoesNotFit, RunFailed
-from arenite.frontends.onnx.call import StructureNeeded
-from arenite.frontends.onnx.file import OnnxFile
-from arenite.frontends.onnx.translate import Translated, Translator
-from arenite.frontends.onnx.values import AnyValue, Items, Maybe
-from arenite.ir import Graph, bounds
-from arenite.ir.graph import found_sizes
+from arenite.frontends.onnx.inputs import StructureNeeded
 from arenite.model.arguments import Call, Known, Signature, Structure, array_of
-from arenite.model.forms import FormSearch
+from arenite.model.file_record import FileRecord
 from arenite.model.sizes import N_TIERS, Form
-from arenite.pipeline import plan_graph
-from arenite.pipeline.program import compile_program, is_cut
+from arenite.model.translations import STRINGS, TENSOR, Request, Translation, Translations
+from arenite.pipeline import compile_graph, plan_graph
 from arenite.program.closing import Closing
 from arenite.program.options import Options
-from arenite.runtime.compiled_program import CompiledProgram, Plan
 from arenite.runtime.executable import Executable
-from arenite.tensor.variants import Variant, VariantCache, Variants
+from arenite.runtime.variants import Variant, VariantCache, Variants
 
 if TYPE_CHECKING:
     from arenite.fetch.source import OnProgress
+    from arenite.frontends.onnx.translate import Translated
+    from arenite.ir.graph import Graph
+    from arenite.model.form_cache import FormCache
+    from arenite.model.forms import FormSearch
     from arenite.program.cached_kernel import Kernels
+    from arenite.runtime.compiled_program import CompiledProgram, Plan
     from arenite.runtime.profile import Profile
 
 Array = NDArray[Any]
@@ -51,11 +50,10 @@ _MAX_FITTING = 1024
 _MAX_FOUND_NBYTES = 64 * 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """What is compiled, and how."""
 
-    file: OnnxFile
+    record: FileRecord
     signature: Signature
     bounds: Mapping[str, tuple[int, int]]  # of sizes, by the caller
     options: Options
@@ -63,40 +61,15 @@ class Source:
     on_progress: OnProgress | None = None  # hears of kernels that are compiled
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a program is made for."""
-
-    structure: Structure
-    form: Form
-    known: Known
-
-    def __repr__(self) -> str:
-        parts = [str(self.form), repr(self.known)]
-        if not self.structure.is_usual:
-            parts.append(self.structure.key)
-        return "; ".join(part for part in parts if part) or "as the file has it"
-
-
-#: Of an output: how arrays become it. A list is a sequence, None an optional that is not there.
-_TENSOR, _STRINGS = "tensor", "strings"
-
-
 def _found_nbytes(graph: Graph) -> int:
     """Bytes that the largest value takes whose sizes a run finds: room for all there may be."""
+    from arenite.ir.dim import bounds
+    from arenite.ir.graph import found_sizes
+
     return max((bounds(one.nbytes)[1] for one in graph.nodes if found_sizes(one)), default=0)
 
 
-def _template(value: AnyValue) -> Any:
-    if isinstance(value, Items):
-        return [_template(one) for one in value.values]
-    if isinstance(value, Maybe):
-        return None if value.value is None else _template(value.value)
-    return _STRINGS if value.is_string else _TENSOR
-
-
-@dataclass(frozen=True, slots=True)
-class Quick:
+class Quick(NamedTuple):
     """A short way for calls like the last: of the same program, without a check in Python."""
 
     variant: Variant
@@ -107,7 +80,7 @@ class Quick:
     @staticmethod
     def of(variant: Variant, call: Call) -> Quick | None:
         """That of a call where tensors alone come and go."""
-        if any(one is not _TENSOR for one in variant.structure.values()):
+        if any(one != TENSOR for one in variant.structure.values()):
             return None
         [request] = variant.values
         known, data = [], []
@@ -143,17 +116,19 @@ class CompiledModel(Closing):
 
     def __init__(self, source: Source, values: Mapping[str, Any]) -> None:
         self._source = source
-        self._file = source.file
+        self._file = source.record.file
+        self._translations = Translations(source.record)
         self._signature = source.signature
         self._memory = source.options.memory
-        self._has_strings = _has_strings(source)
+        self._has_strings = source.record.description.has_strings
         self._lock = locks.reentrant()
         self._cache = VariantCache(self._compile, None if self._memory is None else 1)
         #: Paths of inputs whose values decide structure, by structure.
         self._deciding: dict[str, list[str]] = {}
         #: Forms of sizes that programs were made for, by structure and values.
         self._known_forms: dict[str, list[Form]] = {}
-        self._translated: dict[str, Translated] = {}
+        #: What a search has just translated, until it is compiled.
+        self._translated: dict[str, Translation] = {}
         self._last_search: tuple[str, FormSearch] | None = None
         self._fitting: set[tuple[str, tuple[int, ...]]] = set()
         #: For calls like the last: its program, and the sizes of it.
@@ -182,6 +157,12 @@ class CompiledModel(Closing):
                 self._decide(structure, needed)
                 if not all(path in known for path in needed.names):
                     break  # the first call brings them
+
+    @cached_property
+    def _form_cache(self) -> FormCache:
+        from arenite.model.form_cache import FormCache
+
+        return FormCache(self._source.record, self._source.bounds, self._source.options)
 
     # Calling.
 
@@ -230,7 +211,7 @@ class CompiledModel(Closing):
         if template is None:
             return None
         array = next(results)
-        return self._file.strings.texts(array) if template is _STRINGS else array
+        return self._file.strings.texts(array) if template == STRINGS else array
 
     def _ready(self, call: Call) -> tuple[Variant, list[Array]]:
         """The program for a call, and the arrays that it takes."""
@@ -275,15 +256,47 @@ class CompiledModel(Closing):
         numbers = Request(structure, Form.of_numbers(sizes), known)
         is_open = self._may_be_open(sizes) and all(sizes.values())
         if sizes and is_open and not self._cache.has((numbers,)):
-            wide = Form.of_bounds(sizes, fixed).wide_enough(sizes, fixed)
-            found = self._search(structure, known).for_sizes(wide, sizes)
-            if found is not None and found[0].is_open:
-                self._translated = {repr(Request(structure, found[0], known)): found[1]}
-                variant = self._of_form(structure, found[0], known, sizes)
-                if variant is not None:
-                    self._forms(structure, known).append(found[0])
-                    return variant
+            found = self._for_sizes(structure, known, sizes)
+            variant = None if found is None else self._of_form(structure, found, known, sizes)
+            if found is not None and variant is not None:
+                self._forms(structure, known).append(found)
+                return variant
         return self._cache.obtain((numbers,))
+
+    def _for_sizes(
+        self, structure: Structure, known: Known, sizes: Mapping[str, int]
+    ) -> Form | None:
+        """A form that these sizes are of; None: they are taken as numbers."""
+        kept = self._form_cache.get(structure, known, sizes)
+        if kept is not None:
+            return kept.form
+        fixed = self._source.bounds
+        wide = Form.of_bounds(sizes, fixed).wide_enough(sizes, fixed)
+        found = self._searched(structure, known, lambda search: search.for_sizes(wide, sizes))
+        form = found[0] if found is not None and found[0].is_open else None
+        if form is not None and self._of_form(structure, form, known, sizes) is None:
+            form = None
+        self._form_cache.put(structure, known, sizes, form)
+        return form
+
+    def _searched(
+        self,
+        structure: Structure,
+        known: Known,
+        search: Callable[[FormSearch], tuple[Form, Translated] | None],
+    ) -> tuple[Form, Translated] | None:
+        """What a search finds; what it has translated is kept."""
+        from arenite.program.backend import backend_of
+
+        backend_of(self._source.options.device).prepare()  # what is found will be compiled
+        with self._source.record.translating():
+            found = search(self._search(structure, known))
+        if found is None:
+            return None
+        form, made = found
+        request = Request(structure, form, known)
+        self._translated = {repr(request): self._translations.keep(request, made)}
+        return found
 
     def _may_be_open(self, names: Collection[str]) -> bool:
         """Whether a program may leave sizes open: on the CPU memory grows with what calls bring,
@@ -320,38 +333,52 @@ class CompiledModel(Closing):
         names, fixed = structure.sizes(known.arrays), self._source.bounds
         if not names or not self._may_be_open(names):
             return None
-        search = self._search(structure, known)
+        kept = self._form_cache.get(structure, known, {})
+        try:
+            if kept is None:
+                form = self._found_general(structure, known, names)
+                self._form_cache.put(structure, known, {}, form)
+            elif (form := kept.form) is not None:
+                self._cache.obtain((Request(structure, form, known),))
+        except StructureNeeded as needed:
+            if kept is None:
+                self._form_cache.put(structure, known, {}, needed)
+            raise
+        if form is None and self._memory is not None and all(name in fixed for name in names):
+            # Each call is compiled for by itself; what can't fit is refused now.
+            largest = Form.of_numbers(Form.of_bounds(names, fixed).largest())
+            made = self._translations.obtain(Request(structure, largest, known))
+            plan_graph(made.interface, self._source.options)
+        return form
+
+    def _found_general(
+        self, structure: Structure, known: Known, names: Sequence[str]
+    ) -> Form | None:
         for tier in range(N_TIERS):
-            found = search.general(Form.of_bounds(names, fixed, tier))
+            asked = Form.of_bounds(names, self._source.bounds, tier)
+            found = self._searched(structure, known, lambda search: search.general(asked))  # noqa: B023
             if found is None:
                 break
             if _found_nbytes(found[1].graph) > _MAX_FOUND_NBYTES and tier < N_TIERS - 1:
                 continue
-            request = Request(structure, found[0], known)
-            self._translated = {repr(request): found[1]}
             try:
-                self._cache.obtain((request,))
+                self._cache.obtain((Request(structure, found[0], known),))
                 return found[0]
             except (StructureNeeded, DoesNotFit, RunFailed):
                 raise
             except AreniteError as error:
                 _log.info("no program for %s: %s", found[0], error)
-        if self._memory is not None and all(name in fixed for name in names):
-            # Each call is compiled for by itself; what can't fit is refused now.
-            largest = Form.of_numbers(Form.of_bounds(names, fixed).largest())
-            made = Translator(self._file).translate(structure.given(largest, known.arrays))
-            plan_graph(made.graph, self._source.options)
         return None
 
     def _search(self, structure: Structure, known: Known) -> FormSearch:
         """One search knows at which node forms have failed, the next time too."""
+        from arenite.model.forms import FormSearch
+
         key = f"{structure.key}; {known!r}"
         with self._lock:
             if self._last_search is None or self._last_search[0] != key:
-                self._last_search = (
-                    key,
-                    FormSearch(self._file, structure, known, self._source.options.device),
-                )
+                file = self._source.record.file
+                self._last_search = key, FormSearch(file, structure, known)
             return self._last_search[1]
 
     def _fits(self, variant: Variant, form: Form, sizes: Mapping[str, int]) -> bool:
@@ -371,31 +398,30 @@ class CompiledModel(Closing):
         return True
 
     def _compile(self, values: tuple[Any, ...]) -> Variant:
-        from arenite.pipeline.garbage import collected_less_often
-
         [request] = values
         self._quick = self._last = None
-        with collected_less_often():
-            made = self._translated.pop(repr(request), None)
-            if made is None:
-                given = request.structure.given(request.form, request.known.arrays)
-                made = Translator(self._file).translate(given)
-            options = self._source.options
-            is_bounded = all(
-                name in self._source.bounds or not size.root for name, size in request.form.sizes
+        made = self._translated.pop(repr(request), None) or self._translations.obtain(request)
+        options = self._source.options
+        is_bounded = all(
+            name in self._source.bounds or not size.root for name, size in request.form.sizes
+        )
+        if not is_bounded and not made.is_cut:
+            options = options._replace(memory=None)  # each call is checked
+        tell = self._source.on_progress
+        on_progress = None if tell is None else lambda k, n: tell("compiling", k, n)
+        threads = self._source.threads
+        if made.is_cut:
+            from arenite.pipeline.segmented import SegmentedExecutable
+
+            executable: CompiledProgram = SegmentedExecutable(
+                made.interface.graph, options, threads
             )
-            if not is_bounded and not is_cut(made.graph):
-                options = replace(options, memory=None)  # each call is checked
-            tell = self._source.on_progress
-            executable = compile_program(
-                made.graph,
-                options,
-                threads=self._source.threads,
-                on_progress=None if tell is None else lambda k, n: tell("compiling", k, n),
+        else:
+            executable = compile_graph(
+                made.interface, options, threads=threads, on_progress=on_progress
             )
-        outputs = {name: _template(value) for name, value in made.outputs.items()}
         # One in segments is called and looked at in the same way.
-        return Variant(values, executable, outputs)
+        return Variant(values, executable, made.outputs)
 
     # What it shows.
 
@@ -472,19 +498,3 @@ class CompiledModel(Closing):
 
     def __repr__(self) -> str:
         return f"<CompiledModel {self._file.path}: {len(self.variants)} programs>"
-
-
-def _has_strings(source: Source) -> bool:
-    """Whether strings come or go; a model may also have them inside, which is no matter here."""
-    from onnx import TypeProto
-
-    def is_string(kind: TypeProto) -> bool:
-        which = kind.WhichOneof("value")
-        if which == "tensor_type":
-            return kind.tensor_type.elem_type == 8
-        return which in ("sequence_type", "optional_type") and is_string(
-            getattr(kind, which).elem_type
-        )
-
-    graph = source.file.model.graph
-    return any(is_string(one.type) for one in (*graph.input, *graph.output))

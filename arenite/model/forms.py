@@ -9,25 +9,17 @@ the node that failed, alone; and the whole, where that may pass.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import replace
 from itertools import chain, combinations
 
 from arenite.errors import AreniteError
-from arenite.frontends.onnx.call import StructureNeeded
 from arenite.frontends.onnx.file import OnnxFile
+from arenite.frontends.onnx.inputs import StructureNeeded
 from arenite.frontends.onnx.translate import Translated, Translator
 from arenite.ir import Dim, Var
 from arenite.model.arguments import Known, Structure
 from arenite.model.sizes import Form, Size
-from arenite.pipeline.identity import graph_sources
-from arenite.program import cache
-from arenite.program.backend import backend_of
 
-#: Of the search: what others have found is of no use.
-VERSION = 1
 #: What sizes are taken for multiples of.
 FACTORS = (4, 32, 64)
 #: What they are taken to be at most.
@@ -38,25 +30,13 @@ MAX_PAIRS = 64
 MAX_ATTEMPTS = 96
 
 
-def file_key(path: str) -> str | None:
-    """What tells a file from others, and from what it was; None for a model that came as bytes."""
-    try:
-        state = os.stat(path)
-    except OSError:
-        return None
-    return f"{state.st_dev} {state.st_ino} {state.st_size} {state.st_mtime_ns} {state.st_ctime_ns}"
-
-
 class FormSearch:
     """Looks for forms that a file can be translated for, given values that decide structure."""
 
-    def __init__(self, file: OnnxFile, structure: Structure, known: Known, device: str) -> None:
+    def __init__(self, file: OnnxFile, structure: Structure, known: Known) -> None:
         self._file = file
-        self._device = device
-        self._file_key = file_key(file.path)
         self._structure = structure
         self._known = known.arrays
-        self._known_text = repr(known)
         self._n_attempts = 0
         #: What came of forms, as long as nothing was found.
         self._failures: dict[Form, Translator] = {}
@@ -64,45 +44,13 @@ class FormSearch:
     def general(self, form: Form) -> tuple[Form, Translated] | None:
         """A form that holds for all calls, but for sizes that must be equal, or have a largest
         value; None: there is none."""
-        return self._remembered(
-            form, (), lambda form: chain(self._equal(form, None), self._at_most(form, None))
+        return self._found(
+            form, lambda form: chain(self._equal(form, None), self._at_most(form, None))
         )
 
     def for_sizes(self, form: Form, sizes: Mapping[str, int]) -> tuple[Form, Translated] | None:
         """The most general form that these sizes are of; None: numbers alone may do."""
-        given = tuple(sizes.items())
-        return self._remembered(form, given, lambda form: self._narrower(form, sizes))
-
-    def _remembered(
-        self,
-        form: Form,
-        sizes: tuple[tuple[str, int], ...],
-        narrower: Callable[[Form], Iterator[Form]],
-    ) -> tuple[Form, Translated] | None:
-        """What a search has found, kept in the cache: where that was right for another file, it is
-        looked for again."""
-        if self._file_key is None:
-            return self._found(form, narrower)
-        key = cache.key_of(
-            *("form", str(VERSION), graph_sources(), self._file_key, self._structure.key),
-            *(self._known_text, str(form), repr(sizes)),
-        )
-        store = cache.default()
-        sections = store.get(key)
-        if sections is not None:
-            with suppress(AreniteError, LookupError, TypeError, ValueError):
-                text = bytes(sections["form"]).decode()
-                if not text:
-                    return None
-                kept = Form.from_json(text)
-                made = self._attempt(kept)
-                if isinstance(made, Translated):
-                    return kept, made
-            store.drop(key)
-        backend_of(self._device).prepare()  # what is found will be compiled
-        found = self._found(form, narrower)
-        store.put(key, {"form": b"" if found is None else found[0].to_json().encode()})
-        return found
+        return self._found(form, lambda form: self._narrower(form, sizes))
 
     def _found(
         self, form: Form, narrower: Callable[[Form], Iterator[Form]]
@@ -163,7 +111,7 @@ class FormSearch:
                 one = form.variable(root)
                 least = one.low if values is None else max(one.low, values[one.name])
                 if one.factor == 1 and least <= most < one.high:
-                    yield form.changed({root: replace(one, high=most)})
+                    yield form.changed({root: one._replace(high=most)})
 
     def _equal(self, form: Form, sizes: Mapping[str, int] | None) -> Iterator[Form]:
         """Sizes are one: those of an axis, of each axis, any two; and only such as are equal."""
@@ -229,7 +177,7 @@ def _about(value: int) -> int:
 
 
 def _at_least(one: Size, value: int) -> Size:
-    return replace(one, low=max(one.low, value))
+    return one._replace(low=max(one.low, value))
 
 
 def _multiple(one: Size, value: int, factor: int) -> Size:

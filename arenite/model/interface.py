@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from arenite.dtype import DType
 from arenite.errors import InvalidArgument
 from arenite.frontends.onnx.types import OptionalType, SequenceType, TensorType, ValueType
 from arenite.frontends.stored import quoted
-from arenite.memory.html import html_table
-from arenite.memory.tables import aligned, printable
 from arenite.model.sizes import SizeNames
 
 
-@dataclass(frozen=True, slots=True)
-class ValueInfo:
+class ValueInfo(NamedTuple):
     """One input or output. Sizes in `type` are numbers, names, or None where nothing is known."""
 
     name: str
@@ -69,6 +65,8 @@ class Interface(Sequence[ValueInfo]):
 
     def rows(self) -> list[list[str]]:
         """For a table: name, type and shape of each."""
+        from arenite.memory.tables import printable
+
         rows = [["name", "type", "shape"]]
         for one in self:
             kind, shape = _columns(one.type)
@@ -77,12 +75,16 @@ class Interface(Sequence[ValueInfo]):
         return rows
 
     def __str__(self) -> str:
+        from arenite.memory.tables import aligned
+
         return aligned(self.rows(), set())
 
     def __repr__(self) -> str:
         return f"<Interface {', '.join(map(str, self))}>"
 
     def _repr_html_(self) -> str:
+        from arenite.memory.html import html_table
+
         return html_table(self.rows())
 
 
@@ -103,7 +105,7 @@ def with_names(kind: ValueType, path: str, names: SizeNames) -> ValueType:
         return OptionalType(with_names(kind.element, path, names))
     if isinstance(kind, TensorType) and kind.shape is not None:
         shape = tuple(names.named(one, path, axis) for axis, one in enumerate(kind.shape))
-        return replace(kind, shape=shape)
+        return kind._replace(shape=shape)
     return kind
 
 

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arenite.errors import AreniteError, InvalidArgument
-from arenite.frontends.onnx import operators
-from arenite.frontends.onnx.call import StructureNeeded
-from arenite.frontends.onnx.checks import check, functions_of, versions_of
 from arenite.frontends.onnx.file import OnnxFile
-from arenite.frontends.onnx.translate import Translator
-from arenite.frontends.onnx.types import ValueType, type_of
-from arenite.frontends.stored import quoted
-from arenite.model.arguments import Signature, Structure, array_of
+from arenite.frontends.onnx.inputs import StructureNeeded
+from arenite.model.arguments import Known, Signature, Structure, array_of
 from arenite.model.compiled import CompiledModel, Source
+from arenite.model.file_record import FileRecord
 from arenite.model.interface import Interface, ValueInfo, open_sizes, with_names
 from arenite.model.sizes import Form, GivenSize, SizeNames, bounds_of
+from arenite.model.translations import Request, Translations
 from arenite.program.options import Options, parse_nbytes
 
 if TYPE_CHECKING:
@@ -28,8 +23,7 @@ if TYPE_CHECKING:
     from arenite.memory import MemoryPlan
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(NamedTuple):
     """What a file says about itself."""
 
     producer: str
@@ -46,19 +40,16 @@ class Model:
 
     def __init__(self, file: OnnxFile) -> None:
         self.file = file
-        operators.load()
-        check(file, functions_of(file))
+        self._record = FileRecord(file)
+        self.description = self._record.description
         self._names = SizeNames()
-        graph = file.model.graph
         values = [
-            ValueInfo(one.name, with_names(self._input_type(one), one.name, self._names),
-                      is_required=one.name in file.inputs)
-            for one in graph.input
-        ]  # fmt: skip
+            ValueInfo(one.name, with_names(one.type, one.name, self._names), one.is_required)
+            for one in self.description.inputs
+        ]
         #: What goes in: those that a call must bring first.
         self.inputs = Interface(sorted(values, key=lambda one: not one.is_required))
-        self.outputs = Interface([ValueInfo(one.name, self._output_type(one))
-                                  for one in graph.output])  # fmt: skip
+        self.outputs = Interface([ValueInfo(*one) for one in self.description.outputs])
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Model:
@@ -69,12 +60,6 @@ class Model:
     def of_bytes(cls, data: bytes) -> Model:
         """A model that is in memory."""
         return cls(OnnxFile.of_bytes(data))
-
-    def _input_type(self, one: Any) -> ValueType:
-        return type_of(one.type, f"{self.file.path}: input {quoted(one.name)}")
-
-    def _output_type(self, one: Any) -> ValueType:
-        return type_of(one.type, f"{self.file.path}: output {quoted(one.name)}")
 
     @property
     def path(self) -> str:
@@ -93,16 +78,15 @@ class Model:
     @cached_property
     def metadata(self) -> Metadata:
         """What the file says about itself."""
-        model = self.file.model
-        producer = " ".join(one for one in (model.producer_name, model.producer_version) if one)
+        told = self.description
         return Metadata(
-            producer=producer,
-            domain=model.domain,
-            graph=model.graph.name,
-            version=model.model_version,
-            description=model.doc_string or model.graph.doc_string,
-            operator_sets=versions_of(model.opset_import),
-            more={one.key: one.value for one in model.metadata_props},
+            producer=" ".join(one for one in (told.producer_name, told.producer_version) if one),
+            domain=told.domain,
+            graph=told.graph_name,
+            version=told.version or 0,
+            description=told.text or told.graph_text,
+            operator_sets=told.operator_sets,
+            more=told.more,
         )
 
     # What it needs, and what it becomes.
@@ -131,10 +115,11 @@ class Model:
         names = structure.sizes(known)
         asked = Form.of_bounds(names, dict.fromkeys(names, (1, 1)) | bounds)
         forms = [asked, Form.of_numbers(asked.largest())] if asked.is_open else [asked]
+        translations = Translations(self._record)
         for form in forms:
             try:
-                made = Translator(self.file).translate(structure.given(form, known))
-                return plan_graph(made.graph, options)
+                made = translations.obtain(Request(structure, form, Known(known)))
+                return plan_graph(made.interface, options)
             except StructureNeeded as needed:
                 raise _needing(needed) from None
             except AreniteError as error:
@@ -169,7 +154,7 @@ class Model:
             _ = self.inputs[name]
         options = Options(parse_nbytes(memory), plan, device=device)
         signature = Signature(self.inputs, self._names, bounds)
-        source = Source(self.file, signature, bounds, options, threads, on_progress)
+        source = Source(self._record, signature, bounds, options, threads, on_progress)
         return CompiledModel(source, values or {})
 
     def size_name(self, given: str) -> str:
@@ -215,6 +200,8 @@ class Model:
         return f"{self.path}\n\ninputs\n{self.inputs}\n\noutputs\n{self.outputs}"
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         tables = self.inputs._repr_html_(), self.outputs._repr_html_()
         return f"<p>{escape(self.path)}</p>" + "".join(tables)
 

@@ -13,11 +13,10 @@ import json
 import keyword
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import astuple, dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from arenite.errors import BoundsError, InvalidArgument
-from arenite.ir import Dim, Var
+from arenite.ir.dim import Dim, Var
 
 #: What a caller says of a size: 4, "4", "1..8" or (1, 8).
 GivenSize: TypeAlias = "int | str | tuple[int, int]"
@@ -100,8 +99,7 @@ def bounds_of(name: str, given: Any) -> tuple[int, int]:
     return pair
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(NamedTuple):
     """`factor` times a variable, or a number."""
 
     root: str  # "" for a number
@@ -129,8 +127,7 @@ class Size:
         return f"{f'{self.factor} * ' * (self.factor > 1)}{self.root} {self.low}..{self.high}"
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """What a program assumes of sizes, by name."""
 
     sizes: tuple[tuple[str, Size], ...] = ()
@@ -155,7 +152,7 @@ class Form:
         return Form(tuple(made))
 
     def to_json(self) -> str:
-        return json.dumps([[name, *astuple(one)] for name, one in self.sizes])
+        return json.dumps([[name, *one] for name, one in self.sizes])
 
     @staticmethod
     def from_json(text: str) -> Form:
@@ -204,7 +201,7 @@ class Form:
         """With two variables one, within the bounds of both."""
         a, b = self.variable(root), self.variable(other)
         low, high = max(a.low, b.low), max(min(a.high, b.high), a.low, b.low)
-        one = replace(a, low=low, high=high)
+        one = a._replace(low=low, high=high)
         return self.changed({root: one, other: one})
 
     def changed(self, roots: Mapping[str, Size]) -> Form:
@@ -224,7 +221,7 @@ class Form:
                 high[one.root] = max(high.get(one.root, 0), wide)
         return Form(
             tuple(
-                (name, replace(one, high=high.get(one.root, one.high))) for name, one in self.sizes
+                (name, one._replace(high=high.get(one.root, one.high))) for name, one in self.sizes
             )
         )
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from arenite.errors import TypeMismatch
-from arenite.frontends.onnx.types import TensorType, type_of
+from arenite.frontends.onnx.description import Port
+from arenite.frontends.onnx.types import TensorType
 from arenite.model import Model
 from arenite.onnxruntime.capi.onnxruntime_pybind11_state import (
     InvalidArgument,
@@ -158,38 +159,34 @@ class InferenceSession:
 
     def get_inputs(self) -> list[NodeArg]:
         """What a run needs."""
-        needed = self._model.file.inputs
-        graph = self._model.file.model.graph
-        return [self._argument(one) for one in graph.input if one.name in needed]
+        return [self._argument(one) for one in self._model.description.inputs if one.is_required]
 
     def get_outputs(self) -> list[NodeArg]:
         """What a run gives."""
-        return [self._argument(one) for one in self._model.file.model.graph.output]
+        return [self._argument(one) for one in self._model.description.outputs]
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """Inputs that have a value in the file, and need not be given."""
-        needed = self._model.file.inputs
-        graph = self._model.file.model.graph
-        return [self._argument(one) for one in graph.input if one.name not in needed]
+        inputs = self._model.description.inputs
+        return [self._argument(one) for one in inputs if not one.is_required]
 
-    def _argument(self, proto: Any) -> NodeArg:
-        kind = type_of(proto.type, proto.name)
-        shape = list(kind.shape or ()) if isinstance(kind, TensorType) else []
+    def _argument(self, port: Port) -> NodeArg:
+        shape = list(port.type.shape or ()) if isinstance(port.type, TensorType) else []
         fixed = self._options._sizes
         shape = [fixed.get(one, one) if isinstance(one, str) else one for one in shape]
-        return NodeArg(proto.name, type_name(kind), shape)
+        return NodeArg(port.name, type_name(port.type), shape)
 
     def get_modelmeta(self) -> ModelMetadata:
         """What the file says about itself."""
-        model, facts = self._model.file.model, self._model.metadata
+        told = self._model.description
         return ModelMetadata(
-            custom_metadata_map=dict(facts.more),
-            description=model.doc_string,
-            domain=facts.domain,
-            graph_description=model.graph.doc_string,
-            graph_name=facts.graph,
-            producer_name=model.producer_name,
-            version=facts.version if model.HasField("model_version") else _NO_VERSION,
+            custom_metadata_map=dict(told.more),
+            description=told.text,
+            domain=told.domain,
+            graph_description=told.graph_text,
+            graph_name=told.graph_name,
+            producer_name=told.producer_name,
+            version=_NO_VERSION if told.version is None else told.version,
         )
 
     def get_session_options(self) -> SessionOptions:

@@ -130,7 +130,8 @@ def _differs_only(node: Node, axes: tuple[int, ...]) -> bool:
 
 
 def _looked_at(node: Node) -> NDArray[np.float32] | None:
-    """The numbers of a constant that is not large, nor made of large ones."""
+    """The numbers of a constant that is not large, nor made of large ones. Those of a buffer are
+    not looked at: a program serves all graphs that differ in these alone."""
     if node not in _numbers:
         is_small = is_known(node) and all(map(_is_small, topological([node])))
         found = evaluate(Graph.of([node]))[0].astype(np.float32) if is_small else None
@@ -139,7 +140,7 @@ def _looked_at(node: Node) -> NDArray[np.float32] | None:
 
 
 def _is_small(node: Node) -> bool:
-    return bounds(product(node.shape))[1] <= MAX_LOOKED_AT
+    return node.op != "buffer" and bounds(product(node.shape))[1] <= MAX_LOOKED_AT
 
 
 def _one_number(node: Node) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from arenite import passes
@@ -119,7 +119,7 @@ def _plan(program: Lowered, options: Options, backend: Backend) -> MemoryPlan:
     if backend.joins_launches:
         every = [True] * len(program.launches)
         with suppress(DoesNotFit):
-            wide = replace(options, plan=CONCURRENCY)
+            wide = options._replace(plan=CONCURRENCY)
             return planned(program, every, wide, backend.memory)
     return planned(program, shared_of(program.launches), options, backend.memory)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from contextlib import suppress
 from functools import lru_cache
 
+from arenite.digests import NBYTES, blake2b
 from arenite.program import cache
 from arenite.program.backend import backend_of
 from arenite.program.options import USUAL, Options
@@ -39,11 +39,11 @@ def _sources(of: str) -> bytes:
     """Our own sources, hashed by content. Reading them takes longer than the rest of a warm start,
     so the digest is kept under what the system says of the files: a file that is written, or put
     in another's place, has another time of change, whatever its other times are set to."""
-    files = _files([os.path.join(_HERE, folder) for folder in _FOLDERS[of]])
+    files = sorted(one for folder in _FOLDERS[of] for one in _files(os.path.join(_HERE, folder)))
     key = cache.key_of("sources", repr(files))
 
     def hashed() -> dict[str, bytes]:
-        digest = hashlib.sha256()
+        digest = blake2b(digest_size=NBYTES)
         for path, *_ in files:
             with open(path, "rb") as file:
                 digest.update(file.read())
@@ -52,10 +52,11 @@ def _sources(of: str) -> bytes:
     return bytes(cache.default().obtain(key, hashed, needs=("digest",))["digest"])
 
 
-def _files(folders: list[str]) -> list[tuple[str, int, int, int, int]]:
-    """The sources in some folders, each with what tells one state of it from another."""
+@lru_cache(maxsize=32)
+def _files(folder: str) -> list[tuple[str, int, int, int, int]]:
+    """The sources in a folder, each with what tells one state of it from another."""
     files = []
-    pending = [*folders]
+    pending = [folder]
     while pending:
         with suppress(OSError), os.scandir(pending.pop()) as entries:
             for entry in entries:
@@ -65,4 +66,4 @@ def _files(folders: list[str]) -> list[tuple[str, int, int, int, int]]:
                     files.append((entry.path, state.st_ino, state.st_size, *times))
                 elif entry.is_dir():
                     pending.append(entry.path)
-    return sorted(files)
+    return files

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
@@ -22,10 +22,12 @@ from arenite.ir.node import nbytes_of
 from arenite.memory.columns import SlotColumns
 from arenite.pipeline.identity import graph_sources, identity
 from arenite.program import cache
-from arenite.program.dim_json import dim_from_json, dim_to_json
+from arenite.program.record_json import dim_from_json, dim_to_json
 
 if TYPE_CHECKING:
     from arenite.frontends.language.recipe import Recipe
+    from arenite.ir.data import BufferSource
+    from arenite.ir.graph import Graph
     from arenite.program.compiled import Compiled
 
 _log = logging.getLogger("arenite.pipeline")
@@ -38,7 +40,7 @@ def interface_of(recipe: Recipe) -> GraphInterface:
     sections = store.get(key)
     if sections is not None:
         try:
-            return _read(sections, key, recipe)
+            return interface_from_sections(sections, key, _tensors(recipe), recipe.build)
         except (AreniteError, LookupError, TypeError, ValueError) as problem:
             _log.info("what was kept of a graph is dropped: %r", problem)
             store.drop(key)
@@ -46,10 +48,22 @@ def interface_of(recipe: Recipe) -> GraphInterface:
 
     with collected_less_often():
         interface = GraphInterface.of(recipe.build())
-        written = _written(interface, recipe)
+        written = interface_to_sections(interface, recipe.name_of)
     if written is not None:
         store.put(key, written)
     return interface
+
+
+class NamedTensors(NamedTuple):
+    """The tensors of a file that graphs read: whether there is one of a name, and which."""
+
+    has: Callable[[str], bool]
+    source: Callable[[str], BufferSource]
+
+
+def _tensors(recipe: Recipe) -> NamedTensors:
+    tensors = recipe.file.tensors
+    return NamedTensors(tensors.__contains__, lambda name: tensors[name].source)
 
 
 def fits(interface: GraphInterface, program: Compiled) -> bool:
@@ -75,10 +89,10 @@ def fits(interface: GraphInterface, program: Compiled) -> bool:
 class _Constants(Sequence[Constant]):
     """Arrays of a graph, made when they are asked for: most of a file, some kept."""
 
-    def __init__(self, kinds: list[Any], data: memoryview, recipe: Recipe) -> None:
+    def __init__(self, kinds: list[Any], data: memoryview, tensors: NamedTensors) -> None:
         self._kinds = kinds
         self._data = data
-        self._recipe = recipe
+        self._tensors = tensors
         self._made: dict[int, Constant] = {}
 
     def __len__(self) -> int:
@@ -97,7 +111,7 @@ class _Constants(Sequence[Constant]):
 
     def _make(self, kind: Any) -> Constant:
         if isinstance(kind, str):
-            return self._recipe.file.tensors[kind].source
+            return self._tensors.source(kind)
         name, shape, digest, start, nbytes = kind
         dtype = dtypes.of(name)
         array = np.frombuffer(self._data[start : start + nbytes], dtype.to_numpy()).reshape(shape)
@@ -106,13 +120,16 @@ class _Constants(Sequence[Constant]):
         return ConstantData(array, dtype, digest)
 
 
-def _written(interface: GraphInterface, recipe: Recipe) -> dict[str, bytes] | None:
-    """A graph interface as sections; None where it has arrays that cannot be kept."""
+def interface_to_sections(
+    interface: GraphInterface, name_of: Callable[[BufferSource], str | None]
+) -> dict[str, bytes] | None:
+    """A graph interface as sections; None where it has arrays that cannot be kept. `name_of` are
+    the names of tensors of a file."""
     kinds: list[Any] = []
     data = bytearray()
     for constant in interface.constants:
         if not isinstance(constant, ConstantData):
-            name = recipe.name_of(constant)
+            name = name_of(constant)
             if name is None:
                 return None
             kinds.append(name)
@@ -134,7 +151,14 @@ def _written(interface: GraphInterface, recipe: Recipe) -> dict[str, bytes] | No
     return {"ports": json.dumps(content).encode(), "data": bytes(data)}
 
 
-def _read(sections: Mapping[str, memoryview], key: str, recipe: Recipe) -> GraphInterface:
+def interface_from_sections(
+    sections: Mapping[str, memoryview],
+    key: str,
+    tensors: NamedTensors,
+    build: Callable[[], Graph],
+) -> GraphInterface:
+    """A graph interface that was kept under a key, of a graph that `build` makes; ValueError,
+    TypeError, LookupError or AreniteError where it is none."""
     content = json.loads(bytes(sections["ports"]))
     digest, kinds, data = content["digest"], content["constants"], sections["data"]
     if type(digest) is not str:
@@ -144,15 +168,15 @@ def _read(sections: Mapping[str, memoryview], key: str, recipe: Recipe) -> Graph
             name, shape, _, start, nbytes = kind
             if dtypes.of(name).nbytes(tuple(shape)) != nbytes or start + nbytes > len(data):
                 raise ValueError("a constant is not where it should be")
-        elif kind not in recipe.file.tensors:
+        elif not tensors.has(kind):
             raise ValueError(f"there is no tensor {kind!r}")
     return GraphInterface(
         tuple(map(_port_from_json, content["inputs"])),
         tuple(map(_port_from_json, content["states"])),
         tuple(Var(name, low, high) for name, low, high in content["vars"]),
-        _Constants(kinds, data, recipe),
+        _Constants(kinds, data, tensors),
         digest,
-        recipe.build,
+        build,
         kept_as=key,
     )
 

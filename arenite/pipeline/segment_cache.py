@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from arenite.errors import DoesNotFit, NotCompiled
 from arenite.memory.plan import HOST
@@ -69,7 +69,7 @@ class SegmentCache:
     def __init__(self, threads: int | None, options: Options) -> None:
         self._threads = threads
         #: The budget is that of all together.
-        self._options = replace(options, memory=None)
+        self._options = options._replace(memory=None)
         self._sizes: dict[AnySegment, SegmentSizes | GrowthSizes] = {}
         self._open: OrderedDict[tuple[AnySegment, tuple[int, ...]], OpenSegment] = OrderedDict()
         self.n_compiled = 0
@@ -151,7 +151,7 @@ class SegmentCache:
         named = about.named(capacities)
         self.n_compiled += 1
         segment, options, refusal = about.segment, self._options, ""
-        on_host = replace(options, device=HOST)
+        on_host = options._replace(device=HOST)
         if isinstance(segment, Segment) and segment.on_host:
             options = on_host
         try:

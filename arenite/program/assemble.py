@@ -21,7 +21,7 @@ from arenite.ir.dim import evaluate
 from arenite.memory import ValueId
 from arenite.program.launch import Launch
 from arenite.program.places import Place, Places
-from arenite.program.skeleton import Layout, Skeleton
+from arenite.program.skeleton import Skeleton
 from arenite.program.steps import straight
 from arenite.program.table import Flag, LaunchTable
 from arenite.program.waits import WaitBook
@@ -41,6 +41,8 @@ class Assembly:
     @classmethod
     def straight(cls, launches: Sequence[Launch], io: Mapping[ValueId, int]) -> Assembly:
         """Of launches alone, for one plan; `io` are the values outside of the arena."""
+        from arenite.program.layout import Layout
+
         skeleton = Layout(launches, io, straight(len(launches))).skeleton()
         return cls(launches, skeleton, WaitBook(skeleton, np.zeros((0, 0), np.int64)))
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import logging
 import os
 import stat
@@ -26,6 +25,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from arenite import __version__, locks
+from arenite.digests import NBYTES, blake2b
 from arenite.errors import DamagedCache, InvalidArgument
 from arenite.program.model_file import (
     Sections,
@@ -61,7 +61,7 @@ class CacheInfo(NamedTuple):
 
 def key_of(*parts: str | bytes) -> str:
     """The key of content that depends on these parts; Arenite's version is always one of them."""
-    digest = hashlib.sha256()
+    digest = blake2b(digest_size=NBYTES)
     for part in (__version__, *parts):
         data = part.encode() if isinstance(part, str) else part
         digest.update(len(data).to_bytes(8, "little"))

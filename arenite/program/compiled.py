@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -47,7 +47,7 @@ SCHEMA = 8
 _WRONG = (AreniteError, ArithmeticError, LookupError, TypeError, ValueError, zlib.error)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Compiled:
     """One program: `outputs` are numbers of values."""
 
@@ -104,7 +104,7 @@ class Compiled:
         shown = {*frame.numbers("input", "output"), *self.outputs}
         about = {
             "schema": SCHEMA,
-            "options": asdict(self.options),
+            "options": self.options._asdict(),
             "passes": self.passes,
             "frame": frame.data(),
             "lengths": [len(some) for some in (self.load, self.launches, self.steps, self.cells)],

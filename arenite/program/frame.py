@@ -22,9 +22,9 @@ from arenite.memory.replay import Below, Replay
 from arenite.memory.values import ARENA_REGIONS
 from arenite.memory.values import REGIONS as PLAN_REGIONS
 from arenite.program.assemble import Assembly
-from arenite.program.dim_json import dim_from_json, dim_to_json
 from arenite.program.places import NOWHERE, Numbers, Resizer
-from arenite.program.skeleton import Layout, Skeleton
+from arenite.program.record_json import dim_from_json, dim_to_json
+from arenite.program.skeleton import Skeleton
 from arenite.program.steps import Step, StepKind
 from arenite.program.waits import (
     MAX_KEPT,
@@ -99,6 +99,7 @@ class Frame(NamedTuple):
 
     @classmethod
     def of(cls, compiled: Compiled) -> Frame:
+        from arenite.program.layout import Layout
         from arenite.program.touched import data_hazards, pointed_to
 
         values = compiled.values

@@ -15,7 +15,6 @@ folder must belong to the user, and nobody else may write them.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
@@ -24,6 +23,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
+from arenite.digests import digest_of
 from arenite.errors import DamagedCache, InvalidArgument
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def model_bytes(sections: Mapping[str, bytes]) -> bytes:
         directory += _ENTRY.pack(_kind(name), first + len(body), len(content))
         body += content
     rest = bytes(directory) + bytes(first - end) + bytes(body)
-    digest = hashlib.sha256(rest).digest()
+    digest = digest_of(rest)
     nbytes = _HEADER.size + len(rest)
     return _HEADER.pack(MAGIC, nbytes, len(sections), digest, _ZERO) + rest
 
@@ -66,7 +66,7 @@ def parse_model(data: memoryview) -> Sections:
         raise DamagedCache(f"{len(data)} bytes are no model file")
     _check_head(data, len(data))
     _, nbytes, n_sections, digest, _ = _HEADER.unpack_from(data)
-    if hashlib.sha256(data[_HEADER.size :]).digest() != digest:
+    if digest_of(data[_HEADER.size :]) != digest:
         raise DamagedCache("the checksum does not match")
     if n_sections > MAX_SECTIONS or _HEADER.size + n_sections * _ENTRY.size > nbytes:
         raise DamagedCache(f"a directory of {n_sections} sections does not fit")

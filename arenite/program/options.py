@@ -4,8 +4,8 @@ them."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from numbers import Integral
+from typing import NamedTuple
 
 from arenite.errors import InvalidArgument
 from arenite.memory.plan import MEMORY
@@ -14,8 +14,7 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SIZE = r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([kmgt]?)(?:i?b)?\s*"
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """`memory` is the most bytes a program may take in all, inputs and outputs among them; `plan`
     what its plan is made for, "memory" or "concurrency"; `winograd` whether convolutions may be
     done by that method; `device` what it runs on."""

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.ir.dim import evaluate
-from arenite.memory import MemoryPlan, Replay, ValueId
+from arenite.memory import MemoryPlan, ValueId
 from arenite.memory.columns import SlotColumns
 from arenite.memory.values import REGIONS
 from arenite.program.steps import Pointer
 
 if TYPE_CHECKING:
+    from arenite.memory import Replay
     from arenite.program.frame import Frame
 
 Numbers = NDArray[np.int64]
@@ -90,6 +91,8 @@ class Resizer:
 
     @cached_property
     def _replay(self) -> Replay:
+        from arenite.memory.replay import Replay
+
         below = self._frame.below
         return Replay(self._plan, None if below is None else {"work": below})
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from arenite.ir.dim import Dim
 from arenite.program.cached_kernel import CachedKernel, KernelArray, ModuleText, Program
-from arenite.program.dim_json import dim_from_json
 from arenite.program.launch import Launch
-from arenite.program.record_json import fields_from_json, record_from_json, to_json
+from arenite.program.record_json import dim_from_json, fields_from_json, record_from_json, to_json
 from arenite.program.steps import Cell, Step
 from arenite.program.value_spec import ValueSpec
 

@@ -1,16 +1,18 @@
-"""Records of a program as JSON, and back: field by field, as the record's class annotates them."""
+"""Records of a program as JSON, and back: field by field, as the record's class annotates them. A
+size is a number, or the text of an expression over variables."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from arenite import dtype as dtypes
 from arenite.dtype import DType
-from arenite.ir.dim import Dim, Expr
+from arenite.ir.dim import Dim, Expr, Floordiv, Found, Positive, Var, maximum, product
 from arenite.ir.node import Origin
-from arenite.program.dim_json import dim_from_json, dim_to_json
 from arenite.program.steps import StepKind
 
 T = TypeVar("T")
@@ -59,6 +61,51 @@ def _dims(data: list[Any]) -> tuple[Dim, ...]:
 def _three(data: list[Any]) -> tuple[Dim, Dim, Dim]:
     x, y, z = map(dim_from_json, data)
     return x, y, z
+
+
+def dim_to_json(dim: Dim) -> int | str:
+    """A number, or a text: of the many sizes of a program few are different, and each text is read
+    once."""
+    return dim if isinstance(dim, int) else json.dumps(_dim_to_tree(dim))
+
+
+def dim_from_json(data: Any) -> Dim:
+    return data if type(data) is int else _dim_of(str(data))
+
+
+@lru_cache(maxsize=4096)
+def _dim_of(text: str) -> Dim:
+    return _dim_from_tree(json.loads(text))
+
+
+def _dim_to_tree(dim: Dim) -> Any:
+    if isinstance(dim, int):
+        return dim
+    if isinstance(dim, Var):
+        kind = "found" if isinstance(dim, Found) else "var"
+        return {kind: [dim.name, dim.low, dim.high]}
+    if isinstance(dim, Floordiv):
+        return {"div": [_dim_to_tree(dim.numerator), _dim_to_tree(dim.divisor)]}
+    if isinstance(dim, Positive):
+        return {"positive": _dim_to_tree(dim.inner)}
+    return {"sum": [[number, [_dim_to_tree(a) for a in atoms]] for atoms, number in dim.terms]}
+
+
+def _dim_from_tree(data: Any) -> Dim:
+    if type(data) is int:
+        return data
+    [(kind, content)] = data.items()
+    if kind in ("var", "found"):
+        name, low, high = content
+        return (Found if kind == "found" else Var)(name, low, high)
+    if kind == "div":
+        return _dim_from_tree(content[0]) // _dim_from_tree(content[1])
+    if kind == "positive":
+        return maximum(_dim_from_tree(content), 0)
+    total: Dim = 0
+    for number, atoms in content:
+        total = total + product([int(number), *map(_dim_from_tree, atoms)])
+    return total
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

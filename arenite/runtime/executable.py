@@ -24,7 +24,6 @@ from arenite.program.closing import Closing
 from arenite.program.compiled import Compiled
 from arenite.program.places import Resizer
 from arenite.program.threads import chosen_n_threads
-from arenite.runtime.state import HeldState, States
 
 if TYPE_CHECKING:
     from arenite.ir.graph import Graph
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from arenite.program.cached_kernel import CachedKernel, Kernels
     from arenite.program.loaded import Loaded, OnPacked
     from arenite.runtime.profile import Profile
+    from arenite.runtime.state import HeldState, States
     from arenite.schedule import Schedule
 
 Array = NDArray[Any]
@@ -232,6 +232,8 @@ class Executable(Closing):
     @property
     def state(self) -> States:
         """What lives from run to run, by name."""
+        from arenite.runtime.state import States
+
         return States([self._held(number) for number in self.compiled.frame.numbers("state")])
 
     @property
@@ -255,6 +257,8 @@ class Executable(Closing):
             one.clear()
 
     def _held(self, number: int) -> HeldState:
+        from arenite.runtime.state import HeldState
+
         @contextmanager
         def open_bytes() -> Iterator[NDArray[np.uint8]]:
             with self._turn(), self._loaded.state(number) as content:

@@ -23,6 +23,7 @@ from arenite.program.arguments import check_targets, no_size
 from arenite.program.closing import Closing
 from arenite.program.options import Options, parse_nbytes
 from arenite.program.size_reader import SizeReader
+from arenite.runtime.variants import Variant, VariantCache, Variants
 from arenite.tensor.base import ORIGINS
 from arenite.tensor.closure import ClosureNames
 from arenite.tensor.signature import Signature
@@ -30,7 +31,6 @@ from arenite.tensor.structure import LEAF, flatten, named, need_same, unflatten
 from arenite.tensor.tensor import Tensor
 from arenite.tensor.tracing import tracing
 from arenite.tensor.variant_states import VariantStates
-from arenite.tensor.variants import Variant, VariantCache, Variants
 
 if TYPE_CHECKING:
     from arenite.program.cached_kernel import Kernels

@@ -13,7 +13,7 @@ from arenite import locks
 from arenite.errors import InvalidArgument
 from arenite.ir.node import typed
 from arenite.runtime.state import States
-from arenite.tensor.variants import Variant
+from arenite.runtime.variants import Variant
 
 
 class VariantStates:

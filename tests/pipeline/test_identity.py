@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from arenite.pipeline.identity import _sources, graph_sources, identity
+from arenite.pipeline.identity import _files, _sources, graph_sources, identity
 from arenite.program import cache
 
 
@@ -27,11 +27,13 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def digest() -> bytes:
     """As a new process finds it."""
-    _sources.cache_clear()
+    for asked in (_sources, _files):
+        asked.cache_clear()
     try:
         return graph_sources()
     finally:
-        _sources.cache_clear()
+        for asked in (_sources, _files):
+            asked.cache_clear()
 
 
 def test_a_change_is_seen_though_size_and_time_stay(sources: Path) -> None:

@@ -67,7 +67,7 @@ def load(data: bytes) -> None:
 
 
 def with_checksum(data: bytes) -> bytes:
-    return data[:24] + hashlib.sha256(data[64:]).digest() + data[56:]
+    return data[:24] + hashlib.blake2b(data[64:], digest_size=32).digest() + data[56:]
 
 
 def test_a_model_with_its_code_comes_back() -> None:

@@ -16,8 +16,9 @@ from arenite.hazards import BufferRange, Order, Role, find_race
 from arenite.hazards import Launch as HazardLaunch
 from arenite.program import waits
 from arenite.program.launch import SHARED_FROM_NS, Launch
+from arenite.program.layout import Layout
 from arenite.program.places import NOWHERE, Places
-from arenite.program.skeleton import Layout, Skeleton
+from arenite.program.skeleton import Skeleton
 from arenite.program.steps import Cell, Step, StepKind
 from arenite.program.table import Flag, Ins
 from arenite.program.waits import (

@@ -5,11 +5,11 @@ Kept apart from what compiles: whoever runs a program from the cache needs the k
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from functools import lru_cache
 
+from arenite.digests import digest_of
 from arenite.errors import DeviceUnavailable
 
 KIB = 2**10
@@ -69,7 +69,7 @@ def host_identity() -> str:
 
         about = f"{platform.processor()} {platform.version()}"
     caches = " ".join(f"l{level}={nbytes}" for level, nbytes in sorted(cache_nbytes().items()))
-    digest = hashlib.sha256(f"{about}\n{caches}".encode()).hexdigest()[:32]
+    digest = digest_of(f"{about}\n{caches}".encode()).hex()[:32]
     return f"{machine()}-{sys.platform}-{digest}"
 
 

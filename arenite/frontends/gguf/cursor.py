@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NoReturn
 
@@ -20,15 +19,19 @@ MAX_NAME_NBYTES = 65_535
 _kind = cache(struct.Struct)
 
 
-@dataclass(eq=False, slots=True)
 class Cursor:
     """A position in a file's bytes. `what` in each call names what is read, for the error."""
 
-    file: Buffer
-    data: memoryview  # its bytes, mapped
-    path: str
-    order: ByteOrder
-    position: int
+    __slots__ = ("data", "file", "order", "path", "position")
+
+    def __init__(
+        self, file: Buffer, data: memoryview, path: str, order: ByteOrder, position: int
+    ) -> None:
+        self.file = file
+        self.data = data  # its bytes, mapped
+        self.path = path
+        self.order: ByteOrder = order
+        self.position = position
 
     def section(self, start: int, end: int) -> bytes:
         """A copy of some bytes, for reading long after the file was opened: FileChanged where it is

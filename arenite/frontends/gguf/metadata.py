@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NoReturn, TypeAlias
 
@@ -99,16 +98,20 @@ def _short_text_ends(data: bytes | memoryview, start: int, length: int) -> NDArr
     return start + ends[:n_sure].astype(np.int64)
 
 
-@dataclass(eq=False, repr=False, slots=True)
 class MetadataArray:
     """An array of the file, not decoded yet."""
 
-    kind: int  # of its elements
-    place: str  # for errors
-    start: int  # of the elements' bytes
-    end: int
-    length: int
-    source: Cursor
+    __slots__ = ("end", "kind", "length", "place", "source", "start")
+
+    def __init__(
+        self, kind: int, place: str, start: int, end: int, length: int, source: Cursor
+    ) -> None:
+        self.kind = kind  # of its elements
+        self.place = place  # for errors
+        self.start = start  # of the elements' bytes
+        self.end = end
+        self.length = length
+        self.source = source
 
     def __repr__(self) -> str:
         return f"MetadataArray(kind={self.kind}, length={self.length})"

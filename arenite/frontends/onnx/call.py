@@ -10,7 +10,7 @@ import numpy as np
 from arenite.dtype import DType
 from arenite.errors import AreniteError, InvalidFile, NotSupported
 from arenite.frontends.onnx.values import AnyValue, Array, Items, Maybe, Value
-from arenite.ir import Dim, Expr, Node, topological
+from arenite.ir import Dim, Expr, Node, constant, topological
 from arenite.ir.dim import Var
 
 if TYPE_CHECKING:
@@ -28,14 +28,6 @@ class Unknown(Exception):
         self.index = index
         #: What is wrong as long as it is not known.
         self.because = because
-
-
-class StructureNeeded(AreniteError):
-    """Inputs decide structure, so that their numbers are needed to make a graph."""
-
-    def __init__(self, names: Sequence[str], reason: str) -> None:
-        super().__init__(reason)
-        self.names = tuple(names)
 
 
 class Call:
@@ -103,6 +95,12 @@ class Call:
     def optional(self, index: int) -> Node | None:
         """An input as a node, or None."""
         return self.node(index) if self.has(index) else None
+
+    def numbers(self, index: int) -> Node:
+        """An input as a node whose numbers, where they are known and few, are part of the graph:
+        what is made of it may depend on them. Those that stay in the file are its alone."""
+        value = self.value(index)
+        return value.node if value.known is None else constant(value.known, value.dtype)
 
     @property
     def nodes(self) -> list[Node]:

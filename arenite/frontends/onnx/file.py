@@ -3,54 +3,73 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from arenite.device import Buffer, DiskAllocator
-from arenite.errors import InvalidFile, NotSupported
-from arenite.frontends.onnx.checks import all_nodes, check_text, domain_of
-from arenite.frontends.onnx.operators import since_version
-from arenite.frontends.onnx.tensors import Tensors
-from arenite.frontends.onnx.types import OptionalType, SequenceType, TensorType, ValueType, type_of
-from arenite.frontends.onnx.values import Value
+from arenite.device.buffer import Buffer
+from arenite.device.disk import DiskAllocator
+from arenite.errors import InvalidFile
+from arenite.frontends.onnx.tensor_files import TensorFiles
 from arenite.frontends.onnx.wire import scan
-from arenite.frontends.stored import quoted
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
 
-__all__ = ["OnnxFile", "OptionalType", "SequenceType", "TensorType", "ValueType"]
-
-#: Operator sets before this one are other languages.
-OLDEST_VERSION = 7
+    from arenite.frontends.onnx.description import Description
+    from arenite.frontends.onnx.strings import Strings
+    from arenite.frontends.onnx.tensors import Tensors
+    from arenite.frontends.onnx.types import ValueType
+    from arenite.frontends.onnx.values import Value
 
 
 class OnnxFile:
-    """A model: `inputs` by name with their types, `outputs` by name."""
+    """A model. It is parsed when someone asks for what is in it; `digest` is of all that may decide
+    what it becomes but for the data of large tensors."""
 
     def __init__(self, path: str, file: Buffer, folder: str | None) -> None:
         self.path = path
-        scanned = scan(path, file)
-        self.model: ModelProto = _parsed(path, scanned.structure)
-        self._tensors = Tensors(path, file, scanned.places, scanned.key, folder)
-        self.strings = self._tensors.strings
-        check_text(path, self.model)
-        _check_versions(path, self.model)
-        graph = self.model.graph
-        stored = {one.name for one in graph.initializer}
-        stored |= {one.values.name for one in graph.sparse_initializer}
-        self.inputs: dict[str, ValueType] = {}
-        for one in graph.input:
-            if one.name in self.inputs:
-                raise InvalidFile(f"{path}: two inputs are called {quoted(one.name)}")
-            if one.name not in stored:
-                self.inputs[one.name] = type_of(one.type, f"{path}: input {quoted(one.name)}")
-        self.outputs = [one.name for one in graph.output]
-        if not self.outputs:
-            raise InvalidFile(f"{path} has no output")
-        if len(set(self.outputs)) < len(self.outputs):
-            raise InvalidFile(f"{path} has two outputs of one name")
+        self.files = TensorFiles(path, file, folder)
+        self.digest = scan(path, file).digest
+
+    @cached_property
+    def strings(self) -> Strings:
+        """Those of the file, and of calls in progress."""
+        from arenite.frontends.onnx.strings import Strings
+
+        return Strings()
+
+    @cached_property
+    def _parsed(self) -> tuple[ModelProto, Tensors]:
+        from arenite.frontends.onnx.parsing import parsed
+
+        return parsed(self.path, self.files, self.strings)
+
+    @property
+    def model(self) -> ModelProto:
+        """As protobuf, without the data of large tensors; InvalidFile, or NotSupported, where it is
+        none, or of another version of ONNX."""
+        return self._parsed[0]
+
+    @cached_property
+    def inputs(self) -> dict[str, ValueType]:
+        """What a call must bring, by name."""
+        from arenite.frontends.onnx.parsing import inputs_of
+
+        return inputs_of(self.path, self.model)
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names of what comes out."""
+        return [one.name for one in self.model.graph.output]
+
+    @cached_property
+    def description(self) -> Description:
+        """What is told of the model."""
+        from arenite.frontends.onnx.parsing import described
+
+        return described(self.path, self.model)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> OnnxFile:
@@ -67,53 +86,7 @@ class OnnxFile:
 
     def tensor(self, proto: TensorProto) -> Value:
         """A tensor of the file."""
-        return self._tensors.value(proto)
+        return self._parsed[1].value(proto)
 
     def __repr__(self) -> str:
-        return f"<OnnxFile {self.path}: {len(self.model.graph.node)} nodes>"
-
-
-def _parsed(path: str, structure: bytes) -> ModelProto:
-    from google.protobuf.message import DecodeError
-    from onnx import ModelProto
-
-    try:
-        model = ModelProto()
-        model.ParseFromString(structure)
-    except (DecodeError, RecursionError) as error:
-        raise InvalidFile(f"{path} is no ONNX file, or damaged: {error}") from error
-    if not model.HasField("graph"):
-        raise InvalidFile(f"{path} is no ONNX file: it has no graph")
-    return model
-
-
-def _has_changed(model: ModelProto, version: int) -> bool:
-    """Whether an operator means something else since version 7."""
-    return any(
-        since_version(node.op_type, version) != since_version(node.op_type, OLDEST_VERSION)
-        for node in all_nodes(model.graph.node)
-        if domain_of(node.domain) == ""
-    )
-
-
-def _check_versions(path: str, model: ModelProto) -> None:
-    from onnx.defs import onnx_opset_version
-
-    versions = {one.domain: one.version for one in model.opset_import}
-    version = versions.get("", versions.get("ai.onnx"))
-    if version is None and model.functions:
-        return
-    if version is None:
-        if any(node.domain in ("", "ai.onnx") for node in model.graph.node):
-            raise InvalidFile(f"{path} does not say which version of ONNX's operators it means")
-        return
-    if version < OLDEST_VERSION and _has_changed(model, version):
-        raise NotSupported(
-            f"{path} is of version {version} of ONNX's operators; they are read from version "
-            f"{OLDEST_VERSION} on. onnx.version_converter may bring it there"
-        )
-    if version > onnx_opset_version():
-        raise NotSupported(
-            f"{path} is of version {version} of ONNX's operators, and the onnx package installed "
-            f"here knows {onnx_opset_version()}; a newer one may know it"
-        )
+        return f"<OnnxFile {self.path}>"

@@ -29,6 +29,11 @@ class Strings:
         self._places: dict[str, int] = {}
         self._n_calls = 0
 
+    @property
+    def has_kept(self) -> bool:
+        """Whether the file has strings."""
+        return bool(self._kept)
+
     def keep(self, texts: Array) -> Array:
         """Places of strings that stay: of the file itself."""
         with self._lock:

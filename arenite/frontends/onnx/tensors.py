@@ -6,22 +6,20 @@ file of the model's folder. Every size is checked against the file before anythi
 
 from __future__ import annotations
 
-import os
 import re
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from arenite.device import Buffer
 from arenite.dtype import DType
 from arenite.errors import InvalidFile
-from arenite.frontends.folder_files import map_inside
 from arenite.frontends.onnx.strings import Strings
+from arenite.frontends.onnx.tensor_files import TensorFiles, TensorPlace, refused
 from arenite.frontends.onnx.types import STRING, dtype_of
 from arenite.frontends.onnx.values import Value
-from arenite.frontends.onnx.wire import Place
-from arenite.frontends.stored import StoredTensor, quoted
+from arenite.frontends.onnx.wire import MIN_NBYTES, Place
+from arenite.frontends.stored import quoted
 from arenite.ir import Node, make
 
 if TYPE_CHECKING:
@@ -38,20 +36,18 @@ _DIGITS = re.compile(r"[0-9]{1,18}")
 
 
 class Tensors:
-    """The tensors of one model file; what lies in files is mapped once each."""
+    """The tensors of one model file."""
 
     def __init__(
-        self, path: str, file: Buffer, places: Sequence[Place], key: str, folder: str | None
+        self, path: str, files: TensorFiles, places: Sequence[Place], key: str, strings: Strings
     ) -> None:
         self.path = path
-        self.strings = Strings()
-        self._file = file
+        self._strings = strings
+        self._files = files
         self._places = places
         self._key = key
-        self._folder = folder  # None: there are no other files
-        self._others: dict[str, Buffer] = {}
         #: A place is one tensor however often it is asked for.
-        self._nodes: dict[tuple[int, int, str, tuple[int, ...]], Node] = {}
+        self._nodes: dict[TensorPlace, Node] = {}
 
     def value(self, proto: TensorProto) -> Value:
         """A tensor as a value of the model."""
@@ -82,7 +78,7 @@ class Tensors:
         wanted = {4: ("float32", "complex64"), 10: ("float64", "complex128")}.get(place.field)
         if wanted is not None and dtype.name not in wanted:
             raise InvalidFile(f"{where} of {dtype} has its data as {wanted[0]}")
-        return self._stored(where, proto, dtype, shape, self._file, place.offset, place.nbytes)
+        return self._stored(where, dtype, shape, "", place.offset, place.nbytes)
 
     def _external(
         self,
@@ -93,7 +89,9 @@ class Tensors:
         entries: dict[str, str],
     ) -> Value:
         location = entries.get("location", "")
-        file = self._other(where, location)
+        if not location:
+            raise refused(where, location)
+        file = self._files.file(location, where)
         offset = _decimal(where, "offset", entries.get("offset", "0"))
         left = max(0, file.nbytes - offset)
         nbytes = _decimal(where, "length", entries.get("length", str(dtype.nbytes(shape))))
@@ -104,47 +102,18 @@ class Tensors:
             )
         if proto.data_type == STRING:
             raise InvalidFile(f"{where} is of strings, which can't be in another file")
-        return self._stored(where, proto, dtype, shape, file, offset, nbytes)
-
-    def _other(self, where: str, location: str) -> Buffer:
-        known = self._others.get(location)
-        if known is not None:
-            return known
-        if self._folder is None:
-            raise InvalidFile(
-                f"{where} has its data in {quoted(location)}, and the model came as bytes, without "
-                "a folder; load it from its file"
-            )
-        parts = re.split(r"[/\\]", location)
-        if (
-            not location
-            or not location.isprintable()
-            or os.path.isabs(location)
-            or "\\" in location
-            or ":" in location
-            or ".." in parts
-        ):
-            raise InvalidFile(
-                f"{where} has its data in {quoted(location)}; only files in the model's own folder "
-                "are read, named from there"
-            )
-        mapped = map_inside(self._folder, location)
-        path = os.path.join(self._folder, location)
-        if os.stat(path).st_nlink > 1:
-            raise InvalidFile(
-                f"{where} has its data in {quoted(location)}, which has another name elsewhere "
-                "(a hard link) and may be anyone's file; put a copy in its place if you trust it"
-            )
-        self._others[location] = file = mapped.file()
-        return file
+        value = self._stored(where, dtype, shape, location, offset, nbytes)
+        if nbytes >= MIN_NBYTES:
+            return value
+        # As small as this they are numbers, wherever they stand.
+        return Value.of_known(value.node.attr("source").array().copy(), dtype)
 
     def _stored(
         self,
         where: str,
-        proto: TensorProto,
         dtype: DType,
         shape: tuple[int, ...],
-        file: Buffer,
+        location: str,
         offset: int,
         nbytes: int,
     ) -> Value:
@@ -153,11 +122,10 @@ class Tensors:
             raise InvalidFile(
                 f"{where} of {dtype}{list(shape)} takes {wanted} bytes, and has {nbytes}"
             )
-        key = (id(file), offset, dtype.name, shape)
-        node = self._nodes.get(key)
+        place = TensorPlace(location, offset, dtype.name, shape)
+        node = self._nodes.get(place)
         if node is None:
-            stored = StoredTensor(proto.name, dtype, shape, offset, nbytes, file)
-            node = self._nodes[key] = make("buffer", source=stored.source)
+            node = self._nodes[place] = make("buffer", source=self._files.source(place))
         return Value.of(node, is_constant=True)
 
     # Data in the message.
@@ -169,7 +137,7 @@ class Tensors:
             if len(proto.string_data) != count:
                 raise InvalidFile(f"{where}: {len(proto.string_data)} strings for {list(shape)}")
             texts = np.asarray([*proto.string_data, None], object)[:-1].reshape(shape)
-            return Value.of_known(self.strings.keep(texts), dtype, is_string=True)
+            return Value.of_known(self._strings.keep(texts), dtype, is_string=True)
         self._check_inline(where, proto, dtype, shape, count)
         from onnx import numpy_helper
 

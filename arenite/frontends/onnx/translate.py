@@ -20,7 +20,6 @@ from arenite.errors import AreniteError, InvalidFile, NotSupported
 from arenite.frontends.onnx import operators
 from arenite.frontends.onnx.attributes import attributes, check_attributes
 from arenite.frontends.onnx.call import Call, Unknown
-from arenite.frontends.onnx.call import StructureNeeded as StructureNeeded
 from arenite.frontends.onnx.checks import (
     MAX_DEPTH,
     MAX_NODES,
@@ -29,6 +28,7 @@ from arenite.frontends.onnx.checks import (
     functions_of,
     versions_of,
 )
+from arenite.frontends.onnx.inputs import Absent, StructureNeeded
 from arenite.frontends.onnx.order import in_order
 from arenite.frontends.onnx.registry import IMPURE, Handler, Output, handler_of
 from arenite.frontends.onnx.shapes import folded_sizes
@@ -56,11 +56,6 @@ class Argument:
     is_string: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
-    """An optional input that is not given."""
-
-
 #: What an input is: numbers that are known decide structure, a tuple is a sequence.
 Given: TypeAlias = "Argument | Array | Absent | tuple[Given, ...]"
 
@@ -69,8 +64,14 @@ class Source(Protocol):
     """A model's file."""
 
     path: str
-    model: ModelProto
-    strings: Strings
+
+    @property
+    def strings(self) -> Strings:
+        """Those of the file, and of calls in progress."""
+
+    @property
+    def model(self) -> ModelProto:
+        """As protobuf."""
 
     def tensor(self, proto: TensorProto) -> Value:
         """A tensor of the file."""

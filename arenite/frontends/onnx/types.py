@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from arenite.dtype import BY_NAME, DType
 from arenite.errors import InvalidFile, NotSupported
@@ -56,8 +56,7 @@ def dtype_of(number: int, where: str) -> DType:
     return BY_NAME[name]
 
 
-@dataclass(frozen=True, slots=True)
-class TensorType:
+class TensorType(NamedTuple):
     """`shape` has numbers, names of sizes, and None for sizes nobody named; None: any rank."""
 
     dtype: DType
@@ -71,27 +70,77 @@ class TensorType:
         return f"{kind}[{', '.join('?' if one is None else str(one) for one in self.shape)}]"
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceType:
+class _Of:
+    """A type that is made of another."""
+
+    __slots__ = ("element",)
+
+    def __init__(self, element: ValueType) -> None:
+        self.element = element
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.element == self.element
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.element))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.element!r})"
+
+
+class SequenceType(_Of):
     """Any number of values of one type."""
 
-    element: ValueType
+    __slots__ = ()
 
     def __str__(self) -> str:
         return f"sequence of {self.element}"
 
 
-@dataclass(frozen=True, slots=True)
-class OptionalType:
+class OptionalType(_Of):
     """A value, or none."""
 
-    element: ValueType
+    __slots__ = ()
 
     def __str__(self) -> str:
         return f"optional {self.element}"
 
 
 ValueType: TypeAlias = TensorType | SequenceType | OptionalType
+
+
+def type_to_json(kind: ValueType) -> list[Any]:
+    """As `type_from_json` reads it."""
+    if isinstance(kind, TensorType):
+        return ["tensor", kind.dtype.name, kind.shape, kind.is_string]
+    return [
+        "sequence" if isinstance(kind, SequenceType) else "optional",
+        type_to_json(kind.element),
+    ]
+
+
+def type_from_json(data: list[Any]) -> ValueType:
+    """ValueError, TypeError or LookupError where it is none."""
+    kind, *rest = data
+    if kind == "tensor":
+        dtype, shape, is_string = rest
+        sizes = None if shape is None else tuple(map(_checked_size, shape))
+        return TensorType(BY_NAME[dtype], sizes, bool(is_string))
+    [inner] = rest
+    made: ValueType = _MADE_OF[kind](type_from_json(inner))
+    return made
+
+
+_MADE_OF: dict[str, Callable[[ValueType], ValueType]] = {
+    "sequence": SequenceType,
+    "optional": OptionalType,
+}
+
+
+def _checked_size(size: object) -> int | str | None:
+    if size is not None and type(size) not in (int, str):
+        raise ValueError(f"{size!r} is no size")
+    return size  # type: ignore[return-value]
 
 
 def type_of(proto: TypeProto, where: str, depth: int = 0) -> ValueType:

@@ -10,11 +10,12 @@ is copied as it is. The entry's key has a random part: no file can write one its
 
 from __future__ import annotations
 
-import secrets
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, NoReturn
+import os
+from collections.abc import Iterator
+from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 from arenite.device import Buffer
+from arenite.digests import NBYTES, blake2b
 from arenite.errors import InvalidFile
 
 #: Bytes from which on the data of a tensor stays in the file.
@@ -23,7 +24,10 @@ MIN_NBYTES: Final = 1024
 MAX_STRUCTURE_NBYTES: Final = 1 << 28
 #: Messages in messages, as protobuf itself has it.
 MAX_DEPTH: Final = 100
-_WINDOW: Final = 1 << 16
+_WINDOW: Final = 1 << 14
+#: Of a field's key and length.
+_LONGEST: Final = 20
+_BEHIND: Final = "a field that ends at byte {}, behind its message's {}"
 
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 
@@ -55,14 +59,19 @@ class Place(NamedTuple):
     field: int
 
 
-@dataclass(slots=True)
-class Scanned:
+#: Bytes that replace some of the file, or (start, end) of those that stay.
+_Piece: TypeAlias = "bytes | tuple[int, int]"
+
+
+class Scanned(NamedTuple):
     """A model without the data of large tensors; `key` is that of the entries which tell the
-    place among `places`."""
+    place among `places`. `digest` is of all bytes of the file but those at the places, and of
+    where these are."""
 
     structure: bytes
-    places: list[Place] = field(default_factory=list)
-    key: str = ""
+    places: list[Place]
+    key: str
+    digest: str
 
 
 def scan(path: str, file: Buffer) -> Scanned:
@@ -75,14 +84,42 @@ class _Scan:
         self.path = path
         self.file = file
         self.places: list[Place] = []
-        self.key = f"place {secrets.token_hex(8)}"
+        self.key = f"place {os.urandom(8).hex()}"
+        self._digest = blake2b(digest_size=NBYTES)
+        self._nbytes = file.nbytes
         self._window = b""
         self._at = 0  # of the window
-        self._copied = 0
 
     def scanned(self) -> Scanned:
-        parts = self._message(0, self.file.nbytes, MODEL, 0)
-        return Scanned(b"".join(parts), self.places, self.key)
+        pieces = self._message(0, self._nbytes, MODEL, 0) or [(0, self._nbytes)]
+        kept = iter([*self._kept()])  # all of it: the digest is of all
+        first, data = next(kept)
+        parts = []
+        for one in pieces:
+            if isinstance(one, bytes):
+                parts.append(one)
+                continue
+            start, end = one
+            while start > first + len(data):
+                first, data = next(kept)
+            parts.append(data[start - first : end - first])
+        return Scanned(b"".join(parts), self.places, self.key, self._digest.hexdigest())
+
+    def _kept(self) -> Iterator[tuple[int, bytes]]:
+        """All that lies between places, with where it begins; hashed on the way."""
+        ends = [(one.offset, one.offset + one.nbytes) for one in self.places]
+        starts = [0, *(end for _, end in ends)]
+        n_left = MAX_STRUCTURE_NBYTES
+        for start, end in zip(starts, [*(start for start, _ in ends), self._nbytes], strict=True):
+            n_left -= end - start
+            if n_left < 0:
+                raise InvalidFile(
+                    f"{self.path} has more than {MAX_STRUCTURE_NBYTES} bytes beside the data of "
+                    "its tensors; no such file is read"
+                )
+            data = bytes(self.file.view(start, end - start).copyout())
+            self._digest.update(b"%d %d " % (start, end) + data)
+            yield start, data
 
     # Bytes.
 
@@ -91,18 +128,13 @@ class _Scan:
         first = start - self._at
         if first >= 0 and end - self._at <= len(self._window):
             return self._window[first : end - self._at]
-        nbytes = max(end - start, min(_WINDOW, self.file.nbytes - start))
-        self._window, self._at = bytes(self.file.view(start, nbytes).copyout()), start
+        self._fill(start, end - start)
         return self._window[: end - start]
 
-    def _copy(self, start: int, end: int) -> bytes:
-        self._copied += end - start
-        if self._copied > MAX_STRUCTURE_NBYTES:
-            raise InvalidFile(
-                f"{self.path} has more than {MAX_STRUCTURE_NBYTES} bytes beside the data of its "
-                "tensors; no such file is read"
-            )
-        return self._read(start, end)
+    def _fill(self, start: int, nbytes: int) -> None:
+        """A window that begins here, of at least so many bytes."""
+        nbytes = max(nbytes, min(_WINDOW, self._nbytes - start))
+        self._window, self._at = bytes(self.file.view(start, nbytes).copyout()), start
 
     def _varint(self, at: int, end: int) -> tuple[int, int]:
         """(number, where it ends)."""
@@ -117,14 +149,35 @@ class _Scan:
 
     # Messages.
 
-    def _message(self, start: int, end: int, kind: Message, depth: int) -> list[bytes]:
-        """The bytes of a message, in parts."""
+    def _message(self, start: int, end: int, kind: Message, depth: int) -> list[_Piece] | None:
+        """What stands for a message with large tensors in it; None: itself."""
         if depth > MAX_DEPTH:
             self._fail(start, f"messages are nested more than {MAX_DEPTH} deep")
-        parts: list[bytes] = []
+        pieces: list[_Piece] = []
         kept = at = start
+        data, base = self._window, self._at
+        last = base + len(data)
         while at < end:
             begin = at
+            if at + _LONGEST > last:
+                self._fill(at, 0)
+            if self._window is not data:
+                data, base = self._window, self._at
+                last = base + len(data)
+            # Nearly all fields are short, and their keys and numbers of one byte: steps over them.
+            k = at - base
+            if at + _LONGEST <= last and data[k] < 128:
+                wire, nbytes = data[k] & 7, data[k + 1]
+                if wire == _VARINT and nbytes < 128:
+                    at += 2
+                elif wire == _BYTES and nbytes < 128:
+                    at += 2 + nbytes
+                elif wire == _BYTES and data[k + 2] << 7 < MIN_NBYTES:
+                    at += 3 + (nbytes & 127) + (data[k + 2] << 7)
+                if at > end:
+                    self._fail(begin, _BEHIND.format(at, end))
+                if at > begin:
+                    continue
             tag, at = self._varint(at, end)
             number, wire = tag >> 3, tag & 7
             if wire == _VARINT:
@@ -139,18 +192,17 @@ class _Scan:
                 if at <= end and nbytes >= MIN_NBYTES:
                     replaced = self._replaced(kind, number, body, nbytes, depth)
                     if replaced is not None:
-                        parts += [self._copy(kept, begin), *replaced]
+                        pieces += [(kept, begin), *replaced]
                         kept = at
             else:
                 self._fail(begin, f"a field of kind {wire}, which ONNX has not")
             if at > end:
-                self._fail(begin, f"a field that ends at byte {at}, behind its message's {end}")
-        parts.append(self._copy(kept, end))
-        return parts
+                self._fail(begin, _BEHIND.format(at, end))
+        return [*pieces, (kept, end)] if pieces else None
 
     def _replaced(
         self, kind: Message, number: int, body: int, nbytes: int, depth: int
-    ) -> list[bytes] | None:
+    ) -> list[_Piece] | None:
         """What stands for a long field; None: itself."""
         if kind is TENSOR:
             if number not in (_FLOAT_DATA, _RAW_DATA, _DOUBLE_DATA):
@@ -161,9 +213,11 @@ class _Scan:
         inner = kind.get(number)
         if inner is None:
             return None
-        parts = self._message(body, body + nbytes, inner, depth + 1)
-        length = sum(map(len, parts))
-        return [_number(number << 3 | _BYTES) + _number(length), *parts]
+        pieces = self._message(body, body + nbytes, inner, depth + 1)
+        if pieces is None:
+            return None
+        length = sum(len(one) if isinstance(one, bytes) else one[1] - one[0] for one in pieces)
+        return [_number(number << 3 | _BYTES) + _number(length), *pieces]
 
 
 def _field(number: int, body: bytes) -> bytes:

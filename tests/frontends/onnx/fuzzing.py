@@ -17,21 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.errors import AreniteError
-from arenite.frontends.onnx.file import (
-    OnnxFile,
-    OptionalType,
-    SequenceType,
-    TensorType,
-    ValueType,
-)
-from arenite.frontends.onnx.translate import (
-    Absent,
-    Argument,
-    Given,
-    StructureNeeded,
-    Translated,
-    translate,
-)
+from arenite.frontends.onnx.file import OnnxFile
+from arenite.frontends.onnx.inputs import Absent, StructureNeeded
+from arenite.frontends.onnx.translate import Argument, Given, Translated, translate
+from arenite.frontends.onnx.types import OptionalType, SequenceType, TensorType, ValueType
 from arenite.ir import Dim
 from arenite.ir.element import numpy_dtype
 

@@ -11,8 +11,9 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 
 from arenite.dtype import of as dtype_of
 from arenite.errors import AreniteError
-from arenite.frontends.onnx.file import OnnxFile, TensorType
+from arenite.frontends.onnx.file import OnnxFile
 from arenite.frontends.onnx.translate import Argument, Translated, translate
+from arenite.frontends.onnx.types import TensorType
 from arenite.ir import Dim, evaluate
 
 Array = NDArray[Any]

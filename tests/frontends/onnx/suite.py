@@ -22,14 +22,8 @@ from onnx import ModelProto, SequenceProto, TensorProto, numpy_helper
 from arenite.dtype import of as dtype_of
 from arenite.errors import AreniteError, NotSupported
 from arenite.frontends.onnx.file import OnnxFile
-from arenite.frontends.onnx.translate import (
-    Absent,
-    Argument,
-    Given,
-    StructureNeeded,
-    Translated,
-    translate,
-)
+from arenite.frontends.onnx.inputs import Absent, StructureNeeded
+from arenite.frontends.onnx.translate import Argument, Given, Translated, translate
 from arenite.frontends.onnx.values import AnyValue, Items, Maybe, Value
 from arenite.ir import evaluate
 from arenite.ir.element import held_dtype

@@ -9,7 +9,6 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
@@ -53,18 +52,26 @@ AT_ONCE_NBYTES = 64 * 2**20
 MOVED_NBYTES = 4 * 2**20
 
 
-@dataclass(slots=True)
 class Binding:
     """The program for one set of sizes."""
 
-    sizes: dict[str, int]
-    plan: MemoryPlan
-    places: Places
-    table: BoundTable
-    bind: tuple[int, int]
-    words: memoryview  # the registers, one word each
-    results: list[tuple[Results, int, tuple[int, ...]]]  # with register and shape
-    quick: QuickCall | None = None  # once it has been called
+    __slots__ = ("bind", "places", "plan", "quick", "results", "sizes", "table", "words")
+
+    def __init__(
+        self,
+        sizes: dict[str, int],
+        plan: MemoryPlan,
+        places: Places,
+        table: BoundTable,
+        bind: tuple[int, int],
+        words: memoryview,
+        results: list[tuple[Results, int, tuple[int, ...]]],
+    ) -> None:
+        self.sizes, self.plan, self.places = sizes, plan, places
+        self.table, self.bind = table, bind
+        self.words = words  # the registers, one word each
+        self.results = results  # with register and shape
+        self.quick: QuickCall | None = None  # once it has been called
 
 
 class Binder:

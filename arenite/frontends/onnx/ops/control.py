@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from arenite.errors import AreniteError
-from arenite.frontends.onnx.call import Call, StructureNeeded, Unknown
+from arenite.frontends.onnx.call import Call, Unknown
+from arenite.frontends.onnx.inputs import StructureNeeded
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.frontends.onnx.values import AnyValue, Value
 from arenite.ir import Dim, Node, full, make, size

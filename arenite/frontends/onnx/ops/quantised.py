@@ -84,7 +84,7 @@ def zero_point(call: Call, index: int) -> Node | None:
     wide = widened(known, value.dtype)
     if not wide.any():
         return None
-    return full((), wide.item(), value.dtype) if wide.size == 1 else value.node
+    return full((), wide.item(), value.dtype) if wide.size == 1 else call.numbers(index)
 
 
 def _spread(call: Call, given: Node, x: Node) -> Node:
@@ -123,7 +123,7 @@ def _spread(call: Call, given: Node, x: Node) -> Node:
 @operator("QuantizeLinear", since=10)
 @operator("QuantizeLinear", domain="com.microsoft")
 def quantize_linear(call: Call) -> Result:
-    x, scale = call.node(0), call.node(1)
+    x, scale = call.node(0), call.numbers(1)
     dtype = _quantised_dtype(call)
     number = call.attr("precision", 0)
     precision = dtype_of(number, call.where) if number else scale.dtype
@@ -146,8 +146,9 @@ def _quantised_dtype(call: Call) -> DType:
 @operator("DequantizeLinear", since=10)
 @operator("DequantizeLinear", domain="com.microsoft")
 def dequantize_linear(call: Call) -> Result:
-    x, scale = call.node(0), call.node(1)
-    zero = zero_point(call, 2)
+    # Integers of 32 bits are a bias: whether sums have room for it is seen by its numbers.
+    x = call.numbers(0) if call.value(0).dtype == INT32 else call.node(0)
+    scale, zero = call.numbers(1), zero_point(call, 2)
     number = call.attr("output_dtype", 0)
     dtype = dtype_of(number, call.where) if number else scale.dtype
     zero = None if zero is None else _spread(call, zero, x)
@@ -201,17 +202,17 @@ def columns(given: Node | None, b: Node) -> Node | None:
 @operator("QLinearMatMul", since=10)
 def qlinear_matmul(call: Call) -> Result:
     a, b = call.node(0), call.node(3)
-    scale_a, scale_b = rows(call.node(1), a), columns(call.node(4), b)
+    scale_a, scale_b = rows(call.numbers(1), a), columns(call.numbers(4), b)
     assert scale_a is not None
     assert scale_b is not None
     za, zb = zero_point(call, 2), zero_point(call, 5)
     if a.dtype.kind not in INTEGER:
         real = matmul(dequantized(a, scale_a, rows(za, a)), dequantized(b, scale_b, columns(zb, b)))
-        units = div(real, cast(reshape(call.node(6), ()), FLOAT32))
+        units = div(real, cast(reshape(call.numbers(6), ()), FLOAT32))
     else:
         sums = product_of(a, za, b, zb)
         scale = mul(cast(scale_a, FLOAT32), cast(scale_b, FLOAT32))
-        units = scaled(sums, div(scale, cast(reshape(call.node(6), ()), FLOAT32)))
+        units = scaled(sums, div(scale, cast(reshape(call.numbers(6), ()), FLOAT32)))
     return requantized(call, units, 7)
 
 
@@ -288,10 +289,10 @@ def qlinear_conv(call: Call) -> Result:
     x, w = call.node(0), call.node(3)
     sums = sums_of_conv(call, x, zero_point(call, 2), w, zero_point(call, 5))
     if call.has(8):
-        sums = add(sums, along(call.node(8), 1, x.ndim))
-    scale = call.node(4)
+        sums = add(sums, along(call.numbers(8), 1, x.ndim))
+    scale = call.numbers(4)
     scale = (
         along(scale, 1, x.ndim) if scale.ndim == 1 and scale.shape[0] != 1 else reshape(scale, ())
     )
-    unit = div(mul(reshape(call.node(1), ()), scale), reshape(call.node(6), ()))
+    unit = div(mul(reshape(call.numbers(1), ()), scale), reshape(call.numbers(6), ()))
     return requantized(call, scaled(sums, unit), 7)

@@ -30,7 +30,7 @@ from arenite.ir.compose.reductions import mean
 
 def _scalar(call: Call, index: int) -> Node:
     """A scale that is one number."""
-    node = call.node(index)
+    node = call.numbers(index)
     if any(size != 1 for size in node.shape):
         call.refuse(f"input {index} has shape {node.shape}; one scale for all is supported")
     return reshape(node, ())
@@ -154,8 +154,8 @@ def gemm(call: Call) -> Result:
     alpha = float(call.attr("alpha", 1.0))
     sums = product_of(a, zero_point(call, 2), b, zero_point(call, 5))
     if call.has(6):
-        sums = add(sums, call.node(6))
-    scale = mul(_scalar(call, 1), _per_column(call.node(4)))
+        sums = add(sums, call.numbers(6))
+    scale = mul(_scalar(call, 1), _per_column(call.numbers(4)))
     scale = scale if alpha == 1 else mul(scale, alpha)
     if not call.has(7):
         return scaled(sums, scale)
@@ -170,7 +170,7 @@ def _per_column(scale: Node) -> Node:
 def matmul_integer_to_float(call: Call) -> Result:
     a, b = call.node(0), call.node(1)
     sums = product_of(a, zero_point(call, 4), b, zero_point(call, 5))
-    scale_a, scale_b = rows(call.node(2), a), columns(call.node(3), b)
+    scale_a, scale_b = rows(call.numbers(2), a), columns(call.numbers(3), b)
     assert scale_a is not None
     assert scale_b is not None
     return _with_bias(call, scaled(sums, cast(mul(scale_a, scale_b), FLOAT32)), 6, scale_a.dtype)
@@ -181,7 +181,7 @@ def dynamic_quantize_matmul(call: Call) -> Result:
     numbers, scale, zero = dynamically(call.node(0))
     b = call.node(1)
     sums = product_of(numbers, zero, b, zero_point(call, 3))
-    real = scaled(sums, mul(scale, _per_column(call.node(2))))
+    real = scaled(sums, mul(scale, _per_column(call.numbers(2))))
     return _with_bias(call, real, 4, FLOAT32)
 
 

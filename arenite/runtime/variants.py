@@ -7,13 +7,10 @@ the values and kept; of those kept too many the least recently used goes. Counte
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
 
 from arenite import locks
 from arenite.errors import RunFailed
-from arenite.memory.html import html_table
-from arenite.memory.tables import aligned
 
 if TYPE_CHECKING:
     from arenite.runtime.compiled_program import CompiledProgram
@@ -22,30 +19,40 @@ if TYPE_CHECKING:
 MAX_VARIANTS = 16
 
 
-@dataclass(eq=False, slots=True)
 class Variant:
     """The program for one set of values."""
 
-    values: tuple[Any, ...]
-    executable: CompiledProgram
-    structure: Any  # of what the function returned, for `structure.unflatten`
-    state_names: tuple[str, ...] = ()
-    n_calls: int = 0
-    last_use: int = 0  # counted over all variants
-    _lock: locks.ReentrantLock = field(default_factory=locks.reentrant, init=False, repr=False)
+    def __init__(
+        self,
+        values: tuple[Any, ...],
+        executable: CompiledProgram,
+        structure: Any,
+        state_names: tuple[str, ...] = (),
+    ) -> None:
+        self.values = values
+        self.executable = executable
+        self.structure = structure  # of what the function returned, for `structure.unflatten`
+        self.state_names = state_names
+        self.n_calls = 0
+        self.last_use = 0  # counted over all variants
+        self._lock = locks.reentrant()
+
+    def __repr__(self) -> str:
+        return f"<Variant {self.values!r}: {self.n_calls} calls>"
 
     def count_call(self) -> None:
         with self._lock:
             self.n_calls += 1
 
 
-@dataclass(frozen=True, slots=True)
 class Variants(Sequence[Variant]):
     """What was kept at a moment, the variant used last first."""
 
-    kept: tuple[Variant, ...]
-    n_compiled: int
-    n_dropped: int
+    def __init__(self, kept: tuple[Variant, ...], n_compiled: int, n_dropped: int) -> None:
+        self.kept, self.n_compiled, self.n_dropped = kept, n_compiled, n_dropped
+
+    def __repr__(self) -> str:
+        return f"<Variants: {len(self.kept)} kept, {self.n_compiled} compiled>"
 
     def __len__(self) -> int:
         return len(self.kept)
@@ -72,9 +79,13 @@ class Variants(Sequence[Variant]):
         ]
 
     def _repr_html_(self) -> str:
+        from arenite.memory.html import html_table
+
         return html_table(self._rows(), range(1, 4))
 
     def __str__(self) -> str:
+        from arenite.memory.tables import aligned
+
         return (
             aligned(self._rows(), {1, 2, 3})
             + f"\n\n{self.n_compiled} compiled, {self.n_dropped} dropped, {len(self)} kept of at "

@@ -1,0 +1,113 @@
+"""FileRecord: what the cache keeps of a model's file, so that it need not be parsed again.
+
+Under a digest of all of the file but the data of large tensors: its description, and which of these
+tensors were read while it was translated. All that was made of the file is kept under that digest
+and the content of those tensors together; so what is found is what would be made again. The data of
+other tensors decides nothing: it is read where it lies, whatever it is.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+
+from arenite import locks
+from arenite.digests import NBYTES, blake2b
+from arenite.errors import AreniteError
+from arenite.frontends.onnx.description import Description
+from arenite.frontends.onnx.file import OnnxFile
+from arenite.frontends.onnx.tensor_files import TensorPlace
+from arenite.pipeline.identity import graph_sources, identity
+from arenite.program import cache
+
+_log = logging.getLogger("arenite.model")
+
+
+class FileRecord:
+    """`description` is of a file that was checked, now or before."""
+
+    def __init__(self, file: OnnxFile) -> None:
+        self.file = file
+        self._lock = locks.reentrant()
+        self._entry = cache.key_of(
+            "onnx file", *identity(), graph_sources(), _onnx_version(), file.digest
+        )
+        self._reads: set[TensorPlace] = set()
+        self._contents: str | None = None  # of the tensors that are read, hashed
+        self.description = self._kept() or self._described()
+
+    def _kept(self) -> Description | None:
+        store = cache.default()
+        sections = store.get(self._entry)
+        if sections is None:
+            return None
+        try:
+            content = json.loads(bytes(sections["file"]))
+            self._reads = {TensorPlace.from_json(one) for one in content["reads"]}
+            return Description.from_json(content["description"])
+        except (AreniteError, AttributeError, LookupError, TypeError, ValueError) as problem:
+            _log.info("what was kept of a file is dropped: %r", problem)
+            self._reads = set()
+            store.drop(self._entry)
+            return None
+
+    def _described(self) -> Description:
+        from arenite.frontends.onnx import operators
+        from arenite.frontends.onnx.checks import check, functions_of
+
+        operators.load()
+        check(self.file, functions_of(self.file))
+        self._keep(self.file.description)
+        return self.file.description
+
+    def _keep(self, description: Description) -> None:
+        reads = sorted(place.to_json() for place in self._reads)
+        content = {"description": description.to_json(), "reads": reads}
+        cache.default().put_all({self._entry: {"file": json.dumps(content).encode()}})
+
+    def key(self, *parts: str | bytes) -> str:
+        """The key in the cache of what is made of the file in a way that these parts tell."""
+        with self._lock:
+            if self._contents is None:
+                hashed = blake2b(digest_size=NBYTES)
+                for place in sorted(self._reads):
+                    hashed.update(place.to_json().encode())
+                    hashed.update(self.file.files.content_digest(place))
+                self._contents = hashed.hexdigest()
+            return cache.key_of(self._entry, self._contents, *parts)
+
+    @contextmanager
+    def translating(self) -> Iterator[None]:
+        """While the file is translated: which tensors decide what it becomes is found out. Keys may
+        be others afterwards."""
+        with self.file.files.watched() as read:
+            try:
+                yield
+            finally:
+                with self._lock:
+                    if not read <= self._reads:
+                        self._reads |= read
+                        self._contents = None
+                        self._keep(self.description)
+
+
+@lru_cache(maxsize=1)
+def _onnx_version() -> bytes:
+    """What the onnx package, which says what operators mean, has to say of its version; it is not
+    imported for that."""
+    from importlib.util import find_spec
+
+    spec = find_spec("onnx")
+    folders = spec.submodule_search_locations if spec is not None else None
+    if not folders:
+        return b"none"
+    try:
+        with open(os.path.join(folders[0], "version.py"), "rb") as file:
+            return file.read()
+    except OSError:
+        status = os.stat(folders[0])
+        return f"{folders[0]} {status.st_ino} {status.st_ctime_ns}".encode()
