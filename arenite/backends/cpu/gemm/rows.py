@@ -21,9 +21,9 @@ def even_heights(counts: Sequence[int], most: int) -> tuple[int, ...]:
     """The heights that cutting these numbers of rows evenly needs, tallest first."""
     found: set[int] = set()
     for left in counts:
-        while left >= LIMIT:
+        if left >= LIMIT:
             found.add(most)
-            left -= most
+            left -= ((left - LIMIT) // most + 1) * most  # until fewer than LIMIT are left
         while left > 0:
             height = even_height(left, most)
             found.add(height)
