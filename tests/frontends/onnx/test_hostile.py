@@ -225,6 +225,15 @@ def test_loops_that_end_make_their_trips(trips: int) -> None:
     np.testing.assert_array_equal(found, x if trips < 1 or trips % 2 == 0 else -x)
 
 
+def test_a_sum_over_more_channels_than_there_are_is_one_over_all() -> None:
+    x = np.arange(1, 4, dtype=np.float32).reshape(1, 3, 1)
+    for size in (7, 2**40):
+        node = helper.make_node("LRN", ["x"], ["y"], size=size, alpha=float(size), bias=1.0)
+        made = model(graph([node], [info("x", [1, 3, 1])], [info("y", None)]))
+        [found] = results(made, x)
+        np.testing.assert_allclose(found, x / 15**0.75, rtol=1e-6)
+
+
 def test_a_plan_of_a_convolution_with_pads_of_2_to_40_ends() -> None:
     node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[2**40] * 4)
     weights = [stored("w", np.ones((1, 1, 2, 2), np.float32))]
