@@ -7,6 +7,7 @@ python examples/largest_batch.py [BUDGET] [WIDTH]            (a reader of lines 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +20,12 @@ BATCHES = (1, 2, 4, 8, 16, 32)
 def main(budget: str = "64MiB", width: str = "320") -> None:
     model = arenite.load("ppocr-rec", kind="onnx")
     batch, height, across = model.sizes  # as model.inputs names them
-    image = {height: 48, across: int(width)}
+    image: dict[str, Any] = {height: 48, across: int(width)}
     fitting = 0
     print("batch   weights   between kernels   in all (MiB)")
     for n in BATCHES:
         try:
-            plan = model.plan(memory=budget, **image, **{batch: n})
+            plan = model.plan(memory=budget, **image | {batch: n})
         except DoesNotFit as refusal:
             print(f"{n:5}   {str(refusal).rpartition('. ')[2]}")
             break
@@ -34,7 +35,7 @@ def main(budget: str = "64MiB", width: str = "320") -> None:
               f"{plan.total_nbytes / 2**20:12.1f}")  # fmt: skip
     if not fitting:
         return
-    with model.compile(memory=budget, **image, **{batch: f"1..{fitting}"}) as program:
+    with model.compile(memory=budget, **image | {batch: f"1..{fitting}"}) as program:
         print(f"\ncompiled for up to {fitting} lines at once")
         for n in sorted({1, fitting}):
             lines = np.zeros((n, 3, 48, int(width)), np.float32)

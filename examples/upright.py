@@ -46,7 +46,7 @@ def main(*paths: str) -> None:
             images |= {word: drawn(word), f"{word}, turned": drawn(word)[::-1, ::-1]}
     batch = np.stack([*images.values()]).astype(np.float32) / 127.5 - 1
     model = arenite.load("ppocr-cls", kind="onnx")
-    sizes: dict[str, int | str] = {"x_0": len(batch), "x_2": 48, "x_3": 192}  # as model.inputs says
+    sizes: dict[str, Any] = {"x_0": len(batch), "x_2": 48, "x_3": 192}  # as model.inputs says
     try:
         model.compile(memory="1MiB", **sizes)
     except DoesNotFit as refusal:

@@ -87,14 +87,15 @@ def _numpy_type(element_type: Any) -> Any:
 def _array_at(address: int, element_type: Any, shape: Sequence[int]) -> Array:
     """Memory of the caller's as an array."""
     dtype = _numpy_type(element_type)
-    sizes = [operator.index(one) for one in shape]
-    if any(one < 0 for one in sizes) or (address <= 0 and 0 not in sizes):
+    sizes: list[int] = [operator.index(one) for one in shape]
+    if any(one < 0 for one in sizes) or (address <= 0 and all(sizes)):
         raise InvalidArgument(f"at address {address} there is no array of {dtype}{sizes}")
-    nbytes = int(np.prod(sizes, dtype=object)) * dtype.itemsize
+    nbytes = int(prod(sizes)) * int(dtype.itemsize)
     if not nbytes:
         return np.empty(sizes, dtype)
-    memory = (ctypes.c_char * nbytes).from_address(address)
-    return np.frombuffer(memory, dtype).reshape(sizes)
+    memory: Any = (ctypes.c_char * nbytes).from_address(address)
+    array: Array = np.frombuffer(memory, dtype).reshape(sizes)
+    return array
 
 
 class OrtValue:

@@ -33,6 +33,7 @@ from arenite.frontends.onnx.order import in_order
 from arenite.frontends.onnx.registry import IMPURE, Handler, Output, handler_of
 from arenite.frontends.onnx.shapes import folded_sizes
 from arenite.frontends.onnx.strings import Strings
+from arenite.frontends.onnx.tensors import MAX_AXES
 from arenite.frontends.onnx.values import AnyValue, Array, Items, Maybe, Value, resized
 from arenite.frontends.stored import quoted
 from arenite.ir import Dim, Node, Origin, Origins, full, graph_input, topological
@@ -150,6 +151,8 @@ class Translator:
         inside = everything(nodes)
         missing = {size for node in inside for size in found_sizes(node)}
         missing -= {size for node in inside for size in sizes_made(node)}
+        # Those with which a loop's values enter an iteration are known inside of it alone.
+        missing -= {s for one in inside if one.op == "growing_loop" for s in one.attr("entering")}
         if not missing:
             return nodes
         made = []
@@ -254,6 +257,11 @@ class Translator:
                 )
             scope.values[name] = output
             for node in nodes_of(output) if output is not None else ():
+                if node.ndim > MAX_AXES:
+                    raise NotSupported(
+                        f"{call.where}: its output {quoted(name)} has {node.ndim} axes; arrays "
+                        f"have at most {MAX_AXES}"
+                    )
                 self.origins.add(node, Origin(self.source.path, name=label))
                 for dim in node.shape:
                     for size in () if isinstance(dim, int) else found_in(dim):

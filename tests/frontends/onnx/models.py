@@ -20,7 +20,7 @@ Array = NDArray[Any]
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 
-def info(name: str, shape: Sequence[int | str] | None, kind: int = FLOAT) -> Any:
+def info(name: str, shape: Sequence[int | str | None] | None, kind: int = FLOAT) -> Any:
     return helper.make_tensor_value_info(name, kind, shape)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onnx import GraphProto, NodeProto, TensorProto, helper
+from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from tests.frontends.onnx.random_models import MAX_NESTING, Dropped, ModelBuilder, Value
 from tests.frontends.onnx.random_nodes import is_small
@@ -61,7 +61,10 @@ def _is_like(one: Value, other: Value) -> bool:
 
 
 def _graph(
-    b: ModelBuilder, nodes: Sequence[NodeProto], inputs: Sequence[object], outputs: Sequence[object]
+    b: ModelBuilder,
+    nodes: Sequence[NodeProto],
+    inputs: Sequence[ValueInfoProto],
+    outputs: Sequence[ValueInfoProto],
 ) -> GraphProto:
     return helper.make_graph(nodes, b.fresh("body"), inputs, outputs)
 

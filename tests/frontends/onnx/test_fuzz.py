@@ -1,14 +1,13 @@
 """Mutated models: thousands of rounds end with a graph or one clear error, within limits.
 
-Small models of ONNX's own suite are always there; real ones are the user's, in
-~/.cache/arenite/models/onnx, and a test that needs one says which is missing.
+Small models of ONNX's own suite, and real ones of the catalogue.
 """
 
 from __future__ import annotations
 
 import contextlib
 import random
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,37 +18,22 @@ from arenite.device import Buffer
 from arenite.errors import AreniteError
 from arenite.frontends.onnx.translate import Translated
 from arenite.frontends.onnx.wire import scan
-from tests.conftest import USERS_FOLDER
 from tests.frontends.onnx.fuzzing import limited, read
 from tests.frontends.onnx.models import graph, info, model, stored
 from tests.frontends.onnx.mutations import INTEGERS, mutated_bytes, mutated_model
 from tests.frontends.onnx.random_models import random_model
 
-REAL = (
-    "silero_vad.onnx",
-    "silero_vad_16k_op15.onnx",
-    "model.onnx",
-    "nmp.onnx",
-    "ch_PP-OCRv4_det_infer.onnx",
-    "ch_ppocr_mobile_v2.0_cls_infer.onnx",
-)
+#: Of the catalogue.
+REAL = ("silero-vad", "magika", "basic-pitch", "ppocr-det", "ppocr-cls")
 #: Rounds of one case, and what one round may take.
 ROUNDS, SECONDS, NBYTES = 20, 20.0, 1 << 30
-
-
-@cache
-def real(name: str) -> bytes:
-    folder = Path(USERS_FOLDER) if USERS_FOLDER else Path.home() / ".cache" / "arenite"
-    path = folder / "models" / "onnx" / name
-    if not path.exists():
-        pytest.fail(f"this test needs the model {name} as {path}, and it is not there")
-    return path.read_bytes()
 
 
 def small(seed: int) -> ModelProto:
     """A random model with numbers for sizes."""
     made = random_model(seed)
-    model = ModelProto.FromString(made.model.SerializeToString())
+    model = ModelProto()
+    model.CopyFrom(made.model)
     for one in model.graph.input:
         sizes = made.inputs[0][one.name].shape
         for dim, size in zip(one.type.tensor_type.shape.dim, sizes, strict=True):
@@ -87,8 +71,10 @@ def rounds(data: bytes, seed: str, count: int) -> int:
 
 @pytest.mark.parametrize("part", range(20))
 @pytest.mark.parametrize("name", REAL)
-def test_mutated_real_models_are_read_or_refused(name: str, part: int) -> None:
-    rounds(real(name), f"{name} {part}", ROUNDS)
+def test_mutated_real_models_are_read_or_refused(
+    name: str, part: int, catalogue_model: Callable[[str], Path]
+) -> None:
+    rounds(catalogue_model(name).read_bytes(), f"{name} {part}", ROUNDS)
 
 
 @pytest.mark.parametrize("seed", range(150))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
-from arenite.errors import InvalidFile, NotSupported
+from arenite.errors import AreniteError, InvalidFile, NotSupported
 from arenite.frontends.onnx.file import OnnxFile
 from arenite.model import Model
+from tests.frontends.onnx.fuzzing import limited
 from tests.frontends.onnx.models import (
     graph,
     info,
@@ -102,6 +104,17 @@ def deeper_than_protobuf(depth: int) -> bytes:
     return _varint(8) + _varint(9) + message(7, data) + message(8, _varint(16) + _varint(17))
 
 
+def looping(trips: int | None) -> ModelProto:
+    """A loop whose condition stays true."""
+    nodes = [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Neg", ["a"], ["b"])]
+    truth = TensorProto.BOOL
+    given = [info("i", [], TensorProto.INT64), info("go", [], truth), info("a", [2])]
+    body = graph(nodes, given, [info("on", [], truth), info("b", [2])])
+    count = [] if trips is None else [stored("n", np.array(trips))]
+    node = helper.make_node("Loop", ["n" if count else "", "", "x"], ["y"], body=body)
+    return model(graph([node], [info("x", [2])], [info("y", None)], count))
+
+
 def with_tensor(tensor: TensorProto) -> ModelProto:
     node = helper.make_node("Add", ["x", "w"], ["y"])
     return model(graph([node], [info("x", [2])], [info("y", None)], [tensor]))
@@ -136,6 +149,12 @@ LIES: dict[str, tuple[Callable[[], ModelProto], str]] = {
     "graphs in graphs that are known": (
         lambda: nested(32, is_known=True),
         "graphs are nested more than 32 deep",
+    ),
+    "a loop without an end": (lambda: looping(None), "it would never end"),
+    "a loop of 2^62 trips": (lambda: looping(2**62), "it would run for days"),
+    "a hundred axes": (
+        lambda: bomb("Expand", x=np.ones(1, np.float32), shape=np.ones(100, np.int64)),
+        "has 100 axes",
     ),
     "no operator set": (without_versions, "does not say which version"),
     "an old operator set": (lambda: one_node("Neg", version=5), "version 5 of ONNX's operators"),
@@ -197,6 +216,54 @@ def test_graphs_as_deep_as_may_be_give_what_they_say(is_known: bool) -> None:
             np.testing.assert_array_equal(results(made, *given)[0], -x)
     with Model.of_bytes(made.SerializeToString()).compile(threads=1) as program:
         np.testing.assert_array_equal(program(*given)["y"], -x)
+
+
+@pytest.mark.parametrize("trips", [-(2**63), -1, 0, 1, 1000])
+def test_loops_that_end_make_their_trips(trips: int) -> None:
+    x = np.array([1, 2], np.float32)
+    [found] = results(looping(trips), x)
+    np.testing.assert_array_equal(found, x if trips < 1 or trips % 2 == 0 else -x)
+
+
+def test_a_sum_over_more_channels_than_there_are_is_one_over_all() -> None:
+    x = np.arange(1, 4, dtype=np.float32).reshape(1, 3, 1)
+    for size in (7, 2**40):
+        node = helper.make_node("LRN", ["x"], ["y"], size=size, alpha=float(size), bias=1.0)
+        made = model(graph([node], [info("x", [1, 3, 1])], [info("y", None)]))
+        [found] = results(made, x)
+        np.testing.assert_allclose(found, x / 15**0.75, rtol=1e-6)
+
+
+def test_a_plan_of_a_convolution_with_pads_of_2_to_40_ends() -> None:
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[2**40] * 4)
+    weights = [stored("w", np.ones((1, 1, 2, 2), np.float32))]
+    made = model(graph([node], [info("x", [1, 1, 4, 4])], [info("y", None)], weights))
+    with limited(30, 1 << 30), contextlib.suppress(AreniteError):
+        Model.of_bytes(made.SerializeToString()).plan()
+
+
+def test_a_value_that_a_loop_doubles_is_as_long_as_it_says() -> None:
+    nodes = [
+        helper.make_node("Identity", ["go"], ["on"]),
+        helper.make_node("Concat", ["a", "a"], ["b"], axis=0),
+    ]
+    truth = TensorProto.BOOL
+    given = [info("i", [], TensorProto.INT64), info("go", [], truth), info("a", [None])]
+    body = graph(nodes, given, [info("on", [], truth), info("b", [None])])
+    loop = helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)
+    for trips in (0, 5):
+        count = [stored("n", np.array(trips))]
+        made = model(graph([loop], [info("x", [2])], [info("y", None)], count))
+        x = np.array([1, 2], np.float32)
+        with Model.of_bytes(made.SerializeToString()).compile(threads=1) as program:
+            np.testing.assert_array_equal(program(x)["y"], np.tile(x, 2**trips))
+    count = [stored("n", np.array(60))]
+    made = model(graph([loop], [info("x", [2])], [info("y", None)], count))
+    with (
+        Model.of_bytes(made.SerializeToString()).compile(memory="64MiB", threads=1) as program,
+        pytest.raises(AreniteError, match=r"memory|bytes"),
+    ):
+        program(x)
 
 
 def test_every_unknown_operator_is_listed_with_node_and_version() -> None:

@@ -23,7 +23,7 @@ def even_heights(counts: Sequence[int], most: int) -> tuple[int, ...]:
     for left in counts:
         if left >= LIMIT:
             found.add(most)
-            left -= ((left - LIMIT) // most + 1) * most
+            left -= ((left - LIMIT) // most + 1) * most  # until fewer than LIMIT are left
         while left > 0:
             height = even_height(left, most)
             found.add(height)

@@ -20,6 +20,7 @@ from arenite.frontends.onnx.values import AnyValue, Value
 from arenite.ir import Dim, Node, full, make, size
 from arenite.ir.compose import basic
 from arenite.ir.growing import FOR_EVER, Body, growing
+from arenite.ir.ops.control import trip_size
 from arenite.ir.ops.define import BOOL, INT64
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Iterations of a loop that is unrolled.
 MAX_UNROLLED = 1024
+#: Iterations of a loop that nothing else ends.
+MAX_TRIPS = 10**12
 
 
 @operator("If")
@@ -77,6 +80,9 @@ def loop(call: Call) -> Result:
     if len(tensors) < len(initial) or any(one.is_string for one in tensors):
         return _unrolled(call, body, initial)
     names = [one.name for one in body.input]
+    trips, condition = _trips(call), None
+    if call.has(1) and not _is_always(call.value(1)):
+        condition = _truth(call, call.value(1))
 
     def build(number: Node, carried: Sequence[Node]) -> Body:
         given: dict[str, AnyValue | None] = {
@@ -87,13 +93,12 @@ def loop(call: Call) -> Result:
         goes_on, *made = call.translator.graph(body, given)
         nodes = [_tensor(call, one) for one in made]
         ends = None if _is_always(goes_on) else _truth(call, _value(call, goes_on))
+        if ends is None and condition is None:
+            _check_end(call, trips)
         return Body(nodes[: len(initial)], nodes[len(initial) :], ends)
 
-    condition = None
-    if call.has(1) and not _is_always(call.value(1)):
-        condition = _truth(call, call.value(1))
     return growing(
-        _trips(call),
+        trips,
         [one.node for one in tensors],
         build,
         condition=condition,
@@ -109,6 +114,18 @@ def _trips(call: Call) -> Node:
         trips = call.size(0)
         return size(trips if not isinstance(trips, int) else max(0, trips), INT64)
     return basic.cast(basic.reshape(value.node, ()), INT64)
+
+
+def _check_end(call: Call, trips: Node) -> None:
+    """A loop that no condition ends has a count that can be reached."""
+    count = trip_size(trips)
+    if count == FOR_EVER:
+        call.refuse("it has no trip count, and its condition stays true: it would never end")
+    if isinstance(count, int) and count > MAX_TRIPS:
+        call.refuse(
+            f"it makes {count} iterations, and its condition stays true: it would run for days; "
+            f"{MAX_TRIPS} are the most"
+        )
 
 
 def _is_always(value: AnyValue) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from arenite.dtype import BY_NAME, DType
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
-from arenite.ir import Node, make, product
+from arenite.ir import Node, bounds, make, product
 from arenite.ir.compose import neural
 from arenite.ir.compose.basic import (
     add,
@@ -153,11 +153,16 @@ def group_normalization_18(call: Call) -> Result:
 def lrn(call: Call) -> Result:
     x, size = call.node(0), call.need_attr("size")
     wide = computing(x)
-    before = (size - 1) // 2
+    if size < 1:
+        call.fail(f"its size is {size}, and is at least 1")
+    # Beyond all channels there is nothing to sum, however far it reaches.
+    most = max(bounds(x.shape[1])[1] - 1, 0)
+    before, after = min((size - 1) // 2, most), min(size // 2, most)
     padding = [(0, 0)] * x.ndim
-    padding[1] = (before, size - 1 - before)
+    padding[1] = (before, after)
     squares = pad(mul(wide, wide), padding, 0.0)
-    near = make("window", squares, axes=(1,), sizes=(size,), strides=(1,), dilations=(1,))
+    reach = before + 1 + after
+    near = make("window", squares, axes=(1,), sizes=(reach,), strides=(1,), dilations=(1,))
     total = reduce("sum", near, [x.ndim])
     inner = add(mul(total, call.attr("alpha", 1e-4) / size), call.attr("bias", 1.0))
     return cast(div(wide, binary("pow", inner, call.attr("beta", 0.75))), x.dtype)
