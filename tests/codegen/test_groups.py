@@ -154,8 +154,40 @@ def test_iterations_dealt_out_in_turn_do_not_share() -> None:
         check(in_group(vector(PUT, TAKE), shared=SHARED))
 
 
+SUMS = (ir.SharedArray("sums", F32, THREADS), ir.SharedArray("fours", F32, 8, 4))
+FOREIGN = ir.Foreign("$sums[lane] = f32($n);", (N,), ("a",), ("sums", "fours"), ("a",), (32,))
+RESULTS = vector(ir.Store("b", V, loaded("sums")), stop=ir.index(THREADS))
+
+
+def test_foreign_text_is_checked_by_what_it_says_it_touches() -> None:
+    made = in_group(FOREIGN, ir.Barrier(), RESULTS, shared=SUMS)
+    check(made)
+    narrow = narrow_indices(made, {"n": (1, 64)})
+    check(narrow)
+    assert "$sums[lane] = f32($n);" in kernel_text(narrow)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ((FOREIGN, RESULTS), "no barrier"),
+        ((ir.If(N > 3, (FOREIGN,)),), "under a condition"),
+        ((vector(FOREIGN),), "in a vector loop"),
+        ((replace(FOREIGN, writes=("a",)),), "a is an input"),
+        ((replace(FOREIGN, reads=("c",)),), "no array c"),
+        ((replace(FOREIGN, uses=(ir.Name("m"),)),), "m is not defined"),
+        ((replace(FOREIGN, teams=(24,)),), "no team"),
+        ((replace(FOREIGN, teams=(128,)),), "no team"),
+        ((ir.Let("t", loaded("fours", N)),), "only foreign text"),
+    ],
+)
+def test_foreign_text_that_breaks_a_rule_is_refused(body: ir.Block, why: str) -> None:
+    with pytest.raises(InvalidArgument, match=why):
+        check(in_group(*body, shared=SUMS))
+
+
 def test_a_group_prints_its_threads_and_shared_memory() -> None:
-    text = kernel_text(in_group(thread_loop(PUT, ir.Barrier(), TAKE), shared=SHARED))
+    text = kernel_text(in_group(thread_loop(PUT, ir.Barrier(), RESULTS), shared=SHARED))
     assert "64 threads each" in text
     assert "shared float32 s[64];" in text
     assert "barrier();" in text

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from arenite.backends.webgpu.few_rows import halves_text
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.loops import loop_var
@@ -256,16 +257,22 @@ class _Builder:
         ]
         for i in queries:
             query = f"min(u32($first_query) + {i}u, u32($n_queries) - 1u)"
-            at = f"u32($q_at) + {query} * u32($q_step) + deep{self._run(self.q)}"
-            lines.append(f"let query{i} = {at};")
+            lines.append(f"let query{i} = u32($q_at) + {query} * u32($q_step);")
             for f in range(fours):
-                value = self._numbers(self.q, f"query{i} + {4 * f}u{self._run(self.q)}", f)
+                value = self._numbers(self.q, f"(query{i} + (deep + {4 * f}u){self._run(self.q)})")
                 lines.append(f"let q{i}_{f} = select(vec4f(), {value} * {scale!r}, is_whole);")
                 lines.append(f"var o{i}_{f} = vec4f();")
             lines.append(f"var m{i} = {LOWEST}; var l{i} = 0.0;")
         lines += [
+            *(f"var next_{name} = vec4u();" for name, _ in self._words("0u")),
+            "{ let first = u32($begin);",
+            *(f"next_{name} = {value};" for name, value in self._words("first")),
+            "}",
             f"for (var first = u32($begin); first < u32($end); first += {round_keys}u) {{",
-            *self._loads(),
+            *(f"let {name} = next_{name};" for name, _ in self._words("0u")),
+            # The following round is under way while this one is computed.
+            *(f"next_{name} = {value};" for name, value in self._words(f"(first + {round_keys}u)")),
+            *self._numbers_of_round(),
         ]
         for i in queries:
             lines += self._scores(i)
@@ -277,12 +284,12 @@ class _Builder:
     def _run(self, lines: _Lines) -> str:
         return "" if lines.run == 1 else f" * {bounds(lines.run)[1]}u"
 
-    def _numbers(self, lines: _Lines, at: str, four: int, name: str = "") -> str:
+    def _numbers(self, lines: _Lines, at: str) -> str:
         """Four floats from an element on, wherever it lies."""
         array, run = lines.array, bounds(lines.run)[1]
         if lines.dtype.bits == 32:
             if lines.is_in_fours:
-                return f"bitcast<vec4f>({array}_four(({at}) / 4u))"
+                return f"bitcast<vec4f>({array}_four({at} / 4u))"
             words = ", ".join(f"{array}_word({at} + {k * run}u)" for k in range(4))
             return f"bitcast<vec4f>(vec4u({words}))"
         halves = []
@@ -297,34 +304,40 @@ class _Builder:
             return f"bitcast<f32>({word} << 16u)"
         return f"unpack2x16float({word}).x"
 
-    def _loads(self) -> list[str]:
-        """Keys and values of a round; behind the last one the last again."""
+    def _words(self, first: str) -> list[tuple[str, str]]:
+        """Four words of each key and value of a round, where they are read so; behind the last one
+        the last again."""
+        made = []
+        for n in range(KEYS):
+            near = f"min({first} + {n * self.n_teams}u + team, u32($n_keys) - 1u)"
+            for name, lines in (("k", self.k), ("v", self.v)):
+                if lines.is_in_fours:
+                    place = f"(u32(${name}_at) + {near} * u32(${name}_step) + deep)"
+                    value = f"{lines.array}_four({place} / {self.per_four}u)"
+                    made.append((f"{name}words{n}", value))
+        return made
+
+    def _numbers_of_round(self) -> list[str]:
+        """Keys and values of a round as floats."""
         made = []
         for n in range(KEYS):
             made.append(f"let key{n} = first + {n * self.n_teams}u + team;")
-            made.append(f"let near{n} = min(key{n}, u32($n_keys) - 1u);")
             for name, lines in (("k", self.k), ("v", self.v)):
-                at = f"u32(${name}_at) + near{n} * u32(${name}_step) + deep{self._run(lines)}"
-                made.append(f"let {name}place{n} = {at};")
-                if lines.is_in_fours and lines.dtype.bits == 16:
-                    place = f"{name}place{n} / 8u"
-                    made.append(f"let {name}words{n} = {lines.array}_four({place});")
-                    words = f"{name}words{n}"
-                    for f in range(2):
-                        pair = [
-                            self._pair(lines.dtype, f"{words}.{'xyzw'[2 * f + h]}") for h in (0, 1)
-                        ]
-                        made.append(f"let {name}{n}_{f} = vec4f({pair[0]}, {pair[1]});")
-                else:
-                    for f in range(self.per_four // 4):
-                        place = f"{name}place{n} + {4 * f}u{self._run(lines)}"
-                        made.append(f"let {name}{n}_{f} = {self._numbers(lines, place, f)};")
+                words = f"{name}words{n}"
+                for f in range(self.per_four // 4):
+                    if not lines.is_in_fours:
+                        near = f"min(key{n}, u32($n_keys) - 1u)"
+                        at = f"u32(${name}_at) + {near} * u32(${name}_step)"
+                        place = f"({at} + (deep + {4 * f}u){self._run(lines)})"
+                        value = self._numbers(lines, place)
+                    elif lines.dtype.bits == 32:
+                        value = f"bitcast<vec4f>({words})"
+                    else:
+                        halves = (f"{words}.{'xyzw'[2 * f + h]}" for h in range(2))
+                        pair = ", ".join(halves_text(lines.dtype, half) for half in halves)
+                        value = f"vec4f({pair})"
+                    made.append(f"let {name}{n}_{f} = {value};")
         return made
-
-    def _pair(self, dtype: DType, word: str) -> str:
-        if dtype.name == "bfloat16":
-            return f"vec2f(bitcast<f32>({word} << 16u), bitcast<f32>({word} & 0xffff0000u))"
-        return f"unpack2x16float({word})"
 
     def _scores(self, i: int) -> list[str]:
         """The round for query i."""
@@ -359,28 +372,36 @@ class _Builder:
         return made
 
     def _joined(self, i: int) -> list[str]:
-        """What the teams have of query i, as one."""
-        depth, n_teams = self.depth, self.n_teams
-        made = ["if (is_whole) {"]
+        """What the teams have of query i, as one: pairs of teams are added, then pairs of these."""
+        depth, n_teams, threads = self.depth, self.n_teams, self.cut.threads
+        made = [
+            f"if (member == 0u) {{ $highest[team] = m{i}; $total[team] = l{i}; }}",
+            "workgroupBarrier();",
+            f"var top{i} = {LOWEST};",
+            f"for (var t = 0u; t < {n_teams}u; t++) {{ top{i} = max(top{i}, $highest[t]); }}",
+            f"let share{i} = exp2(m{i} - top{i});",
+            "if (is_whole) {",
+        ]
         for f in range(self.per_four // 4):
             for c, lane in enumerate("xyzw"):
                 at = f"team * {depth}u + deep + {4 * f + c}u"
-                made.append(f"$mixed[{at}] = o{i}_{f}.{lane};")
-        made += [
+                made.append(f"$mixed[{at}] = share{i} * o{i}_{f}.{lane};")
+        return [
+            *made,
             "}",
-            f"if (member == 0u) {{ $highest[team] = m{i}; $total[team] = l{i}; }}",
             "workgroupBarrier();",
-            f"for (var e = lane; e < {depth}u; e += {self.cut.threads}u) {{",
-            f"var top = {LOWEST};",
-            f"for (var t = 0u; t < {n_teams}u; t++) {{ top = max(top, $highest[t]); }}",
-            "var whole = 0.0; var sum = 0.0;",
-            f"for (var t = 0u; t < {n_teams}u; t++) {{",
-            "let share = exp2($highest[t] - top);",
-            "whole = fma(share, $total[t], whole);",
-            f"sum = fma(share, $mixed[t * {depth}u + e], sum);",
+            f"for (var half = {n_teams // 2}u; half > 0u; half = half >> 1u) {{",
+            f"for (var e = lane; e < half * {depth}u; e += {threads}u) {{",
+            f"$mixed[e] = $mixed[e] + $mixed[e + half * {depth}u];",
             "}",
-            f"$sums[{i * depth}u + e] = select(sum / whole, 0.0, whole == 0.0);",
+            "workgroupBarrier();",
+            "}",
+            f"var whole{i} = 0.0;",
+            f"for (var t = 0u; t < {n_teams}u; t++) {{",
+            f"whole{i} = fma(exp2($highest[t] - top{i}), $total[t], whole{i});",
+            "}",
+            f"for (var e = lane; e < {depth}u; e += {threads}u) {{",
+            f"$sums[{i * depth}u + e] = select($mixed[e] / whole{i}, 0.0, whole{i} == 0.0);",
             "}",
             "workgroupBarrier();",
         ]
-        return made

@@ -11,7 +11,7 @@ A number stands for scale * number + least: zeros are in the least.
 
 from __future__ import annotations
 
-from arenite.backends.webgpu.block_parts import Part, Unit
+from arenite.backends.webgpu.block_parts import Part, Read, Unit
 from arenite.dtype import DType
 from arenite.dtype.block_types import BlockType, Field, Number, Pieces, Scale
 from arenite.dtype.blocks import block_type
@@ -27,21 +27,21 @@ def described_unit(dtype: DType) -> Unit:
     block = block_type(dtype)
     step = _elements_of_a_scale(block)
 
-    def read(w: str, r: int) -> tuple[list[str], list[Part]]:
-        text, parts = [f"let from{r} = {RUN}u * part;"], []
+    def read(w: str, r: str) -> Read:
+        text, parts = [f"let from{r} = {RUN}u * part{r};"], []
         for first in range(0, RUN, step):
-            scale = f"scale{r}_{first}"
+            scale = f"scale{first}_{r}"
             text.append(f"let {scale} = {w}_scale(at{r}, from{r} + {first}u);")
             numbers = []
             for eight in range(first // 8, (first + step) // 8):
-                words = (f"n{r}_{8 * eight}", f"n{r}_{8 * eight + 4}")
+                words = (f"n{8 * eight}_{r}", f"n{8 * eight + 4}_{r}")
                 for k, word in enumerate(words):
                     at = 8 * eight + 4 * k
                     text.append(f"let {word} = {w}_numbers(at{r}, from{r} + {at}u);")
                 numbers.append((eight, words))
             least = f"{scale}.y" if _has_least(block) else ""
             parts.append(Part(f"{scale}.x", least, tuple(numbers)))
-        return text, parts
+        return Read([], text, parts)
 
     per_block = block.length // RUN
     return Unit(per_block, RUN // 8, f"{RUN // 8}u * part", read, functions=block_functions(dtype))

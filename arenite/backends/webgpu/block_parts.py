@@ -16,14 +16,23 @@ class Part(NamedTuple):
     numbers: tuple[tuple[int, tuple[str, str]], ...]
 
 
+class Read(NamedTuple):
+    """`loads` are (name, type, value) of words as they are in memory: they are loaded long before
+    `text`, which takes them apart."""
+
+    loads: list[tuple[str, str, str]]
+    text: list[str]
+    parts: list[Part]
+
+
 class Unit(NamedTuple):
     """`per_block` lanes share a block, each of a number `part`, and read `eights` times eight
-    elements, of which the first is eight `first` of the block. read(array, r) is text that reads
-    them from the block that begins at byte `at{r}`, and its parts."""
+    elements, of which the first is eight `first` of the block. read(array, tag) reads them from the
+    block that begins at byte `at{tag}`; `part{tag}` is the part, and all names end with the tag."""
 
     per_block: int
     eights: int
-    first: str
-    read: Callable[[str, int], tuple[list[str], list[Part]]]
+    first: str  # of `part`
+    read: Callable[[str, str], Read]
     is_wide: bool = False  # whether it reads four words at once: rows begin at multiples of 16
     functions: str = ""  # that it calls, of which `$w` is the array

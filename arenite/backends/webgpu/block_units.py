@@ -8,7 +8,7 @@ speed: neighbouring lanes should read neighbouring words, and each word once.
     q4_0, q4_1     a block
     q4_k, q5_k     64 elements, which share 32 bytes; read by four words
     q6_k           16 elements, whose upper bits lie side by side
-    all others     a block, byte by byte as `dtype.block_types` describes it
+    all others     32 elements, byte by byte as `dtype.block_types` describes them
 
 A number stands for scale * number + least, by words of int8: zeros are in the least.
 """
@@ -16,45 +16,40 @@ A number stands for scale * number + least, by words of int8: zeros are in the l
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from arenite.backends.webgpu.block_bytes import described_unit
-from arenite.backends.webgpu.block_parts import Part, Unit
+from arenite.backends.webgpu.block_parts import Part, Read, Unit
 from arenite.dtype import DType
 
-__all__ = ["Part", "Unit", "unit_of"]
+
+def _word(w: str, at: str) -> str:
+    return f"{w}_word({at})"
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """Row r: `w` is its array, `at{r}` the byte at which its block begins."""
+class _Words:
+    """Words from an even byte on, `name` and a number: one more is loaded, for where they begin in
+    the middle of one."""
 
-    w: str
-    r: int
-
-    def word(self, at: str) -> str:
-        return f"{self.w}_word({at})"
-
-    def shifted(self, first: str, count: int, name: str) -> list[str]:
-        """`count` words from an even byte on, as name0, name1, ..."""
-        r = self.r
-        return [
-            f"let {name}odd{r} = (({first}) & 2u) != 0u; let {name}from{r} = ({first}) >> 2u;",
-            *(
-                f"let {name}raw{r}_{k} = {self.word(f'{name}from{r} + {k}u')};"
-                for k in range(count + 1)
-            ),
-            *(
-                f"let {name}{r}_{k} = select({name}raw{r}_{k}, ({name}raw{r}_{k} >> 16u) | "
-                f"({name}raw{r}_{k + 1} << 16u), {name}odd{r});"
-                for k in range(count)
-            ),
+    def __init__(self, w: str, r: str, name: str, first: str, count: int) -> None:
+        raw = [f"{name}raw{k}_{r}" for k in range(count + 1)]
+        self.loads = [
+            (one, "u32", _word(w, f"(({first}) >> 2u) + {k}u")) for k, one in enumerate(raw)
+        ]
+        self.text = [f"let {name}odd_{r} = (({first}) & 2u) != 0u;"]
+        self.text += [
+            f"let {name}{k}_{r} = select({raw[k]}, ({raw[k]} >> 16u) | ({raw[k + 1]} << 16u), "
+            f"{name}odd_{r});"
+            for k in range(count)
         ]
 
-    def half(self, at: str, name: str) -> str:
-        """A float16 at an even byte."""
-        word = self.word(f"({at}) >> 2u")
-        return f"let {name}{self.r} = unpack2x16float({word} >> ((({at}) & 2u) * 8u)).x;"
+
+class _Half:
+    """A float16 at an even byte."""
+
+    def __init__(self, w: str, r: str, name: str, at: str) -> None:
+        self.loads = [(f"{name}raw_{r}", "u32", _word(w, f"({at}) >> 2u"))]
+        shift = f"((({at}) & 2u) * 8u)"
+        self.text = [f"let {name}_{r} = unpack2x16float({name}raw_{r} >> {shift}).x;"]
 
 
 def unit_of(dtype: DType) -> Unit:
@@ -64,13 +59,11 @@ def unit_of(dtype: DType) -> Unit:
 
 
 def _q8_0() -> Unit:
-    def read(w: str, r: int) -> tuple[list[str], list[Part]]:
-        row = _Row(w, r)
-        text = [
-            row.half(f"at{r}", "d"),
-            *row.shifted(f"at{r} + 2u + 8u * part", 2, "q"),
-        ]
-        return text, [Part(f"d{r}", "", ((0, (f"q{r}_0", f"q{r}_1")),))]
+    def read(w: str, r: str) -> Read:
+        scale = _Half(w, r, "d", f"at{r}")
+        words = _Words(w, r, "q", f"at{r} + 2u + 8u * part{r}", 2)
+        parts = [Part(f"d_{r}", "", ((0, (f"q0_{r}", f"q1_{r}")),))]
+        return Read(scale.loads + words.loads, scale.text + words.text, parts)
 
     return Unit(4, 1, "part", read)
 
@@ -91,84 +84,81 @@ def _of_nibbles(words: list[str]) -> tuple[tuple[int, tuple[str, str]], ...]:
 
 
 def _q4_0() -> Unit:
-    def read(w: str, r: int) -> tuple[list[str], list[Part]]:
-        row = _Row(w, r)
+    def read(w: str, r: str) -> Read:
+        raw = [f"raw{k}_{r}" for k in range(5)]
+        loads = [(one, "u32", _word(w, f"(at{r} >> 2u) + {k}u")) for k, one in enumerate(raw)]
         text = [
-            f"let odd{r} = (at{r} & 2u) != 0u; let from{r} = at{r} >> 2u;",
-            *(f"let raw{r}_{k} = {row.word(f'from{r} + {k}u')};" for k in range(5)),
-            f"let d{r} = unpack2x16float(select(raw{r}_0, raw{r}_0 >> 16u, odd{r})).x;",
+            f"let odd_{r} = (at{r} & 2u) != 0u;",
+            f"let d_{r} = unpack2x16float(select({raw[0]}, {raw[0]} >> 16u, odd_{r})).x;",
             *(
-                f"let q{r}_{k} = select((raw{r}_{k} >> 16u) | (raw{r}_{k + 1} << 16u), "
-                f"raw{r}_{k + 1}, odd{r});"
+                f"let q{k}_{r} = select(({raw[k]} >> 16u) | ({raw[k + 1]} << 16u), "
+                f"{raw[k + 1]}, odd_{r});"
                 for k in range(4)
             ),
         ]
-        numbers = _of_nibbles([f"q{r}_{k}" for k in range(4)])
-        return text, [Part(f"d{r}", f"(-8.0 * d{r})", numbers)]
+        numbers = _of_nibbles([f"q{k}_{r}" for k in range(4)])
+        return Read(loads, text, [Part(f"d_{r}", f"(-8.0 * d_{r})", numbers)])
 
     return Unit(1, 4, "0u", read)
 
 
 def _q4_1() -> Unit:
-    def read(w: str, r: int) -> tuple[list[str], list[Part]]:
-        row = _Row(w, r)
-        text = [
-            f"let from{r} = at{r} >> 2u;",
-            f"let d{r} = unpack2x16float({row.word(f'from{r}')});",
-            *(f"let q{r}_{k} = {row.word(f'from{r} + {k + 1}u')};" for k in range(4)),
-        ]
-        return text, [Part(f"d{r}.x", f"d{r}.y", _of_nibbles([f"q{r}_{k}" for k in range(4)]))]
+    def read(w: str, r: str) -> Read:
+        raw = [f"raw{k}_{r}" for k in range(5)]
+        loads = [(one, "u32", _word(w, f"(at{r} >> 2u) + {k}u")) for k, one in enumerate(raw)]
+        text = [f"let d_{r} = unpack2x16float({raw[0]});"]
+        return Read(loads, text, [Part(f"d_{r}.x", f"d_{r}.y", _of_nibbles(raw[1:]))])
 
     return Unit(1, 4, "0u", read)
 
 
-def _k_scales(r: int, head: str) -> list[str]:
-    """Six-bit scales and leasts of parts 2 * part and 2 * part + 1, from the words of a head."""
-    low = f"({head}.y >> by{r}), ({head}.z >> by{r})"
-    fours = f"({head}.w >> by{r})"
+def _k_scales(r: str, head: str) -> list[str]:
+    """Six-bit scales and leasts of runs 2 * part and 2 * part + 1, from the words of a head."""
+    low = f"({head}.y >> by_{r}), ({head}.z >> by_{r})"
+    fours = f"({head}.w >> by_{r})"
     return [
-        f"let by{r} = (part & 1u) * 16u;",
-        f"let dm{r} = unpack2x16float({head}.x);",
-        # Bytes 0 and 1: of the first four parts six bits each; of others four here, two there.
-        f"let early{r} = vec2u({low}) & vec2u(0x3f3fu);",
-        f"let late{r} = (vec2u({fours}, {fours} >> 4u) & vec2u(0x0f0fu)) | "
+        f"let by_{r} = (part{r} & 1u) * 16u;",
+        f"let dm_{r} = unpack2x16float({head}.x);",
+        # Bytes 0 and 1: of the first four runs six bits each; of others four here, two there.
+        f"let early_{r} = vec2u({low}) & vec2u(0x3f3fu);",
+        f"let late_{r} = (vec2u({fours}, {fours} >> 4u) & vec2u(0x0f0fu)) | "
         f"((vec2u({low}) >> vec2u(2u)) & vec2u(0x3030u));",
-        f"let code{r} = select(late{r}, early{r}, part < 2u);",
+        f"let code_{r} = select(late_{r}, early_{r}, part{r} < 2u);",
         *(
-            f"let d{r}_{k} = dm{r}.x * f32((code{r}.x >> {8 * k}u) & 63u); "
-            f"let m{r}_{k} = -dm{r}.y * f32((code{r}.y >> {8 * k}u) & 63u);"
+            f"let d{k}_{r} = dm_{r}.x * f32((code_{r}.x >> {8 * k}u) & 63u); "
+            f"let m{k}_{r} = -dm_{r}.y * f32((code_{r}.y >> {8 * k}u) & 63u);"
             for k in range(2)
         ),
     ]
 
 
 def _k_quants(has_fifth: bool) -> Unit:
-    def read(w: str, r: int) -> tuple[list[str], list[Part]]:
+    def read(w: str, r: str) -> Read:
         first = 3 if has_fifth else 1
-        text = [
-            f"let from{r} = at{r} >> 4u;",
-            f"let head{r} = {w}_four(from{r});",
-            *_k_scales(r, f"head{r}"),
-            *(f"let q{r}_{k} = {w}_four(from{r} + {first + k}u + 2u * part);" for k in range(2)),
-        ]
+
+        def four(name: str, at: str) -> tuple[str, str, str]:
+            return name, "vec4u", f"{w}_four((at{r} >> 4u) + {at})"
+
+        loads = [four(f"head_{r}", "0u")]
+        loads += [four(f"q{k}_{r}", f"{first + k}u + 2u * part{r}") for k in range(2)]
+        text = _k_scales(r, f"head_{r}")
         if has_fifth:
-            text += [
-                f"let h{r}_{k} = {w}_four(from{r} + {1 + k}u) >> vec4u(2u * part);" for k in (0, 1)
-            ]
+            loads += [four(f"h{k}_{r}", f"{1 + k}u") for k in range(2)]
         parts = []
         for nibble in range(2):
             numbers = []
             for k in range(4):
                 words = []
                 for lane in "xyzw"[2 * (k % 2) : 2 * (k % 2) + 2]:
-                    word = _nibbles(f"q{r}_{k // 2}.{lane}")[nibble]
+                    word = _nibbles(f"q{k // 2}_{r}.{lane}")[nibble]
                     if has_fifth:
-                        fifth = f"((h{r}_{k // 2}.{lane} >> {nibble}u) & 0x01010101u) << 4u"
+                        by = f"(2u * part{r} + {nibble}u)"
+                        fifth = f"((h{k // 2}_{r}.{lane} >> {by}) & 0x01010101u) << 4u"
                         word = f"({word} | ({fifth}))"
                     words.append(word)
                 numbers.append((4 * nibble + k, (words[0], words[1])))
-            parts.append(Part(f"d{r}_{nibble}", f"m{r}_{nibble}", tuple(numbers)))
-        return text, parts
+            parts.append(Part(f"d{nibble}_{r}", f"m{nibble}_{r}", tuple(numbers)))
+        return Read(loads, text, parts)
 
     return Unit(4, 8, "part * 8u", read, is_wide=True)
 
@@ -177,34 +167,32 @@ def _q6_k() -> Unit:
     """Part p has of a half of a block, p / 8, the 8 bytes from 8 (p % 8) on: 8 low nibbles, and 8
     high ones, which are 64 elements further."""
 
-    def read(w: str, r: int) -> tuple[list[str], list[Part]]:
-        row = _Row(w, r)
-        words = []
-        text = [
-            f"let upper{r} = ((part >> 2u) & 1u) * 2u;",
-            *row.shifted(f"at{r} + 8u * part", 2, "q"),
-            *row.shifted(f"at{r} + 128u + 32u * (part >> 3u) + 8u * (part & 3u)", 2, "h"),
-            row.half(f"at{r} + 208u", "d"),
-            f"let codeat{r} = at{r} + 192u + 8u * (part >> 3u) + ((part & 7u) >> 1u);",
-            *(
-                f"let s{r}_{k} = d{r} * f32(extractBits(bitcast<i32>("
-                f"{row.word(f'(codeat{r} + {4 * k}u) >> 2u')}), "
-                f"((codeat{r} + {4 * k}u) & 3u) * 8u, 8u));"
-                for k in range(2)
-            ),
-        ]
-        for k in range(4):
-            nibble = _nibbles(f"q{r}_{k % 2}")[k // 2]
-            pair = f"((h{r}_{k % 2} >> (upper{r} + {4 * (k // 2)}u)) & 0x03030303u) << 4u"
-            # Less 32, byte by byte.
-            text.append(
-                f"let n{r}_{k} = ((({nibble} | ({pair})) | 0x80808080u) - 0x20202020u)"
-                " ^ 0x80808080u;"
-            )
-            words.append(f"n{r}_{k}")
-        return text, [
-            Part(f"s{r}_{k}", "", ((8 * k, (words[2 * k], words[2 * k + 1])),)) for k in range(2)
-        ]
+    def read(w: str, r: str) -> Read:
+        low = _Words(w, r, "q", f"at{r} + 8u * part{r}", 2)
+        place = f"at{r} + 128u + 32u * (part{r} >> 3u) + 8u * (part{r} & 3u)"
+        high = _Words(w, r, "h", place, 2)
+        scale = _Half(w, r, "d", f"at{r} + 208u")
+        codes = f"(at{r} + 192u + 8u * (part{r} >> 3u) + ((part{r} & 7u) >> 1u))"
+        loads = low.loads + high.loads + scale.loads
+        text = [f"let upper_{r} = ((part{r} >> 2u) & 1u) * 2u;"]
+        text += low.text + high.text + scale.text
+        parts = []
+        for k in range(2):
+            code = f"({codes} + {4 * k}u)"
+            loads.append((f"code{k}_{r}", "u32", _word(w, f"{code} >> 2u")))
+            byte = f"extractBits(bitcast<i32>(code{k}_{r}), ({code} & 3u) * 8u, 8u)"
+            text.append(f"let s{k}_{r} = d_{r} * f32({byte});")
+            for half in range(2):
+                nibble = _nibbles(f"q{half}_{r}")[k]
+                pair = f"((h{half}_{r} >> (upper_{r} + {4 * k}u)) & 0x03030303u) << 4u"
+                # Less 32, byte by byte.
+                text.append(
+                    f"let n{2 * k + half}_{r} = ((({nibble} | ({pair})) | 0x80808080u)"
+                    " - 0x20202020u) ^ 0x80808080u;"
+                )
+            words = (f"n{2 * k}_{r}", f"n{2 * k + 1}_{r}")
+            parts.append(Part(f"s{k}_{r}", "", ((8 * k, words),)))
+        return Read(loads, text, parts)
 
     return Unit(16, 2, "16u * (part >> 3u) + (part & 7u)", read)
 

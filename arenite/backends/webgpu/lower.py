@@ -21,6 +21,7 @@ from arenite.backends.webgpu.reductions import combine_text, search_text
 from arenite.backends.webgpu.shader import Shader
 from arenite.codegen import loop_ir as ir
 from arenite.codegen import source
+from arenite.codegen.group_check import touched
 from arenite.codegen.kernels.values import neutral
 from arenite.codegen.maths import definitions
 from arenite.dtype import DType, Kind
@@ -93,6 +94,11 @@ class _Lowering(source.Statements):
         self.group_functions: dict[str, str] = {}
         self.stores_narrow: set[str] = set()
         self.requires = False
+        #: Whether what a thread stores to an argument may be another's to read, or to store anew:
+        #: foreign text leaves results in shared memory, from where each is stored once.
+        reads, writes = touched(kernel.body)
+        is_foreign = any(isinstance(one, ir.Foreign) for one in ir.statements(kernel.body))
+        self.rereads = not is_foreign or bool(reads & (writes - shared))
         self.foreign: list[ir.Foreign] = []
 
     def identifier(self, name: str) -> str:
@@ -226,7 +232,8 @@ class _Lowering(source.Statements):
                 texts = self.texts(cond, error)
                 self.line(f"if ({self.first_alone()}!{texts[0]}) {{ fail(u32({texts[1]})); }}")
             case ir.Barrier():
-                self.line("storageBarrier();")
+                if self.rereads:
+                    self.line("storageBarrier();")
                 self.line("workgroupBarrier();")
             case ir.Foreign(text):
                 self.foreign.append(stmt)

@@ -13,7 +13,7 @@ eighth at a time, so that what follows is computed and stored in order.
 from __future__ import annotations
 
 from arenite.backends.webgpu.block_bytes import block_functions, described_run
-from arenite.backends.webgpu.few_rows import RUN, halves_text, quantised_text
+from arenite.backends.webgpu.few_rows import RUN, greatest_text, halves_text, scale_text
 from arenite.backends.webgpu.products import SUMS, ProductBuilder, Side
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
@@ -45,7 +45,7 @@ def _is_turned(builder: ProductBuilder, w: Side) -> bool:
     if w.dtype.kind is not Kind.FLOAT or w.dtype.bits not in (16, 32) or w.step != 1:
         return False
     per_four = 128 // w.dtype.bits
-    return not any(n % per_four for n in (w.first, w.deep, builder.n_columns))
+    return not any(n % per_four for n in (bounds(w.first)[1], w.deep, builder.n_columns))
 
 
 def build_many_rows(builder: ProductBuilder) -> Built:
@@ -57,7 +57,7 @@ def build_many_rows(builder: ProductBuilder) -> Built:
     text = _Text(builder, x, w, height, width)
     down = ceildiv(builder.n_rows, height)
     across = -(-builder.n_columns // width)
-    names = tuple(map(ir.Name, ("square_row", "square_column", "n_rows")))
+    names = tuple(map(ir.Name, ("square_row", "square_column", "n_rows", "x_first")))
     result, part = ir.Name("result"), ir.Name("part")
     n_sums = height // OWN * width
     row = ir.Name("square_row") * height + result // width * OWN + part
@@ -65,7 +65,7 @@ def build_many_rows(builder: ProductBuilder) -> Built:
     outside: tuple[str, ...] = () if w.dtype.is_block else (w.array,)
     functions = block_functions(w.dtype).replace("$w", w.array) if w.dtype.is_block else ""
     block: ir.Block = (
-        ir.Let("n_rows", index_expr(builder.n_rows)),
+        *builder.rows_of_x(),
         ir.Let("square_row", ir.Name("tile") % index_expr(down)),
         ir.Let("square_column", ir.Name("tile") // index_expr(down)),
         ir.Foreign(
@@ -211,7 +211,8 @@ class _Text:
             deep = f"k + {at} * {per_four}u"
             is_whole = self.depth % STEP == 0
             near = deep if is_whole else f"min({deep}, {self.depth - per_four}u)"
-            place = f"min({first} + {row}, {count} - 1u) * {side.step}u + {side.first}u + {near}"
+            begin = "u32($x_first)" if side is self.x else f"{bounds(side.first)[1]}u"
+            place = f"min({first} + {row}, {count} - 1u) * {side.step}u + {begin} + {near}"
             value = f"{side.array}_four(({place}) / {per_four}u)"
             if not is_whole:
                 value = f"select(vec4u(), {value}, {deep} < {self.depth}u)"
@@ -240,7 +241,7 @@ class _Text:
             deep, at = f"({element} / {fours}u)", f"({element} % {fours}u)"
             column = f"min(n0 / {per_four}u + {at}, {self.n_columns // per_four - 1}u)"
             row = f"min(k + {deep}, {self.depth - 1}u)"
-            place = f"({row} * {side.deep}u + {side.first}u) / {per_four}u + {column}"
+            place = f"({row} * {side.deep}u + {bounds(side.first)[1]}u) / {per_four}u + {column}"
             value = f"{side.array}_four({place})"
             if self.depth % STEP:
                 value = f"select(vec4u(), {value}, k + {deep} < {self.depth}u)"
@@ -276,10 +277,11 @@ class _Text:
             ),
             "} else {",
             f"let r = e - {self.width}u;",
-            f"let source = (min(m0 + r, u32($n_rows) - 1u) * {x.step}u + {x.first}u + "
+            f"let source = (min(m0 + r, u32($n_rows) - 1u) * {x.step}u + u32($x_first) + "
             f"k / {RUN}u * {RUN}u) / 4u;",
             *(f"let v{k} = bitcast<vec4f>({x.array}_four(source + {k}u));" for k in range(8)),
-            *quantised_text(),
+            *greatest_text(8),
+            *scale_text("most"),
             f"let is_upper = (k / {STEP}u) % {RUN // STEP}u == 1u;",
         ]
         for four in range(4):

@@ -17,7 +17,7 @@ from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.loops import Axis, loop_var
 from arenite.codegen.kernels.values import FLOAT32, Scope, cast, index_expr, loop
 from arenite.dtype import DType, Kind, uint8
-from arenite.ir.dim import Dim, Var, bounds, substitute, variables
+from arenite.ir.dim import Dim, Var, bounds, substitute, terms_of, variables
 from arenite.ir.node import Node
 from arenite.ir.ops.access import Source, coefficient, is_view, linear, sources, space_vars
 from arenite.schedule.kernel import Kernel, Role
@@ -32,7 +32,7 @@ class Side:
 
     array: str
     dtype: DType
-    first: int
+    first: Dim
     step: int
     deep: int
 
@@ -41,7 +41,8 @@ class Side:
         if self.dtype.kind is not Kind.FLOAT or self.dtype.bits not in (16, 32):
             return False
         per_four = 128 // self.dtype.bits
-        return self.deep == 1 and not any(n % per_four for n in (self.first, self.step, depth))
+        numbers = (*terms_of(self.first).values(), self.step, depth)
+        return self.deep == 1 and not any(n % per_four for n in numbers)
 
 
 class ProductBuilder(KernelBuilder):
@@ -73,6 +74,7 @@ class ProductBuilder(KernelBuilder):
             and isinstance(self.nest.reduced[0].size, int)
             and self.node.dtype == FLOAT32
             and self.x.dtype == FLOAT32
+            and isinstance(self.w.first, int)
         )
 
     @property
@@ -112,14 +114,23 @@ class ProductBuilder(KernelBuilder):
         axes = [self.nest.reduced[0].var, *([] if own is None else [own.var])]
         steps = [coefficient(place, var) for var in axes]
         first = substitute(place, dict.fromkeys(axes, 0))
-        found = (first, *steps[1:], *([] if own is not None else [0]), steps[0])
+        found = (*steps[1:], *([] if own is not None else [0]), steps[0])
         if any(not isinstance(one, int) for one in found):
             return None
-        return Side(
-            self.names[node], node.dtype, *(bounds(one)[1] for one in found if one is not None)
-        )
+        if not isinstance(first, int) and any(a.var in variables(first) for a in self.nest.axes):
+            return None
+        step, deep = (bounds(one)[1] for one in found if one is not None)
+        return Side(self.names[node], node.dtype, first, step, deep)
 
     # Loops.
+
+    def rows_of_x(self) -> ir.Block:
+        """How many rows there are, and where the first one begins, as foreign text asks for."""
+        assert self.x is not None
+        return (
+            ir.Let("n_rows", index_expr(self.n_rows)),
+            ir.Let("x_first", index_expr(self.x.first)),
+        )
 
     def kernel_of(
         self,

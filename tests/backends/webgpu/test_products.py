@@ -12,7 +12,7 @@ from arenite.dtype import BY_NAME, DType
 from arenite.dtype.block_types import BLOCK_TYPES
 from arenite.dtype.blocks import dequantised
 from arenite.ir import Var, buffer, constant, graph_input, make
-from arenite.ir.compose.basic import add, cast, mul
+from arenite.ir.compose.basic import add, cast, mul, permute, reshape, slice_axis
 from arenite.ir.compose.neural import silu
 from arenite.ir.node import Node
 from arenite.ir.ops.blocks import as_quantised, matmul_blocks
@@ -83,19 +83,33 @@ def test_many_rows_by_floats(
 
 
 @pytest.mark.parametrize("name", BLOCK_TYPES)
-def test_any_number_of_rows_by_blocks_of_every_type(name: str) -> None:
-    """One program: its launch has kernels for one row, for few, and for many."""
+def test_one_row_and_many_by_blocks_of_every_type(name: str) -> None:
     webgpu()
     length = BLOCK_TYPES[name].length
     depth = 3 * length if length < 256 else 512
     raw = random_blocks(name, 21, depth)
     w = weights_node(name, raw, depth)
     weights = dequantised(raw, w.dtype, (21, depth))
-    x = graph_input("x", 0, (Var("n", 1, 20), depth), F32)
+    counts = (1, 20)
+    given = [graph_input(f"x{k}", k, (n, depth), F32) for k, n in enumerate(counts)]
+    with executable([matmul_blocks(x, w) for x in given]) as program:
+        assert is_fast(program)
+        data = [numbers(rows, depth, seed=rows) for rows in counts]
+        for found, x in zip(program(*data), data, strict=True):
+            near(found, as_quantised(x), weights)
+
+
+@pytest.mark.parametrize("name", ["q4_0", "q4_k", "q6_k"])
+def test_a_launch_has_kernels_for_one_row_for_few_and_for_many(name: str) -> None:
+    webgpu()
+    raw = random_blocks(name, 21, 512)
+    w = weights_node(name, raw, 512)
+    weights = dequantised(raw, w.dtype, (21, 512))
+    x = graph_input("x", 0, (Var("n", 1, 20), 512), F32)
     with executable([matmul_blocks(x, w)]) as program:
         assert is_fast(program)
         for rows in (1, 3, 20):
-            data = numbers(rows, depth, seed=rows)
+            data = numbers(rows, 512, seed=rows)
             near(program(data)[0], as_quantised(data), weights)
 
 
@@ -109,14 +123,14 @@ def test_rows_longer_than_shared_memory_are_quantised_in_rounds() -> None:
         near(program(x)[0], as_quantised(x), dequantised(raw, w.dtype, (9, depth)))
 
 
-def test_a_group_takes_several_sets_of_many_columns() -> None:
+def test_a_team_takes_two_of_many_columns() -> None:
     webgpu()
-    columns = 8 * 2048 * 2 + 3
-    raw = np.tile(random_blocks("q8_0", 509, 32), (columns // 509 + 1, 1))[:columns]
-    w = weights_node("q8_0", raw, 32)
-    with executable([matmul_blocks(graph_input("x", 0, (1, 32), F32), w)]) as program:
-        x = numbers(1, 32)
-        near(program(x)[0], as_quantised(x), dequantised(raw, w.dtype, (columns, 32)))
+    columns = 8192 + 3
+    raw = np.tile(random_blocks("q8_0", 509, 96), (columns // 509 + 1, 1))[:columns]
+    w = weights_node("q8_0", raw, 96)
+    with executable([matmul_blocks(graph_input("x", 0, (1, 96), F32), w)]) as program:
+        x = numbers(1, 96)
+        near(program(x)[0], as_quantised(x), dequantised(raw, w.dtype, (columns, 96)))
 
 
 @pytest.mark.parametrize("rows", [1, 12])
@@ -193,3 +207,42 @@ def lanes_of_a_subgroup() -> int:
     compute.end()
     gpu.device.queue.submit([encoder.finish()])
     return int.from_bytes(gpu.words(words, 0, 4), "little")
+
+
+def test_the_last_row_of_an_open_number_is_multiplied_alone() -> None:
+    """As a language model does it: where the row begins is known when it runs."""
+    webgpu()
+    n = Var("n", 1, 9)
+    w, raw = numbers(13, 64, seed=1), random_blocks("q8_0", 13, 64)
+    x = graph_input("x", 0, (n, 64), F32)
+    last = slice_axis(x, 0, n - 1, n)
+    blocks = weights_node("q8_0", raw, 64)
+    with (
+        executable([product(last, buffer(w))]) as by_floats,
+        executable([matmul_blocks(last, blocks)]) as by_blocks,
+    ):
+        assert is_fast(by_floats)
+        for rows in (1, 9):
+            data = numbers(rows, 64, seed=rows)
+            near(by_floats(data)[0], data[-1:], w)
+            weights = dequantised(raw, blocks.dtype, (13, 64))
+            near(by_blocks(data)[0], as_quantised(data[-1:]), weights)
+
+
+def test_views_of_x_are_read_where_they_lie_or_written_first() -> None:
+    webgpu()
+    raw = random_blocks("q4_0", 9, 64)
+    blocks = weights_node("q4_0", raw, 64)
+    weights = dequantised(raw, blocks.dtype, (9, 64))
+    x = graph_input("x", 0, (3, 5, 96), F32)
+    views = {
+        1: slice_axis(reshape(x, (15, 96)), 1, 32, 96),
+        2: slice_axis(x, 2, 3, 67),
+        3: slice_axis(permute(x, (1, 0, 2)), 2, 0, 64),
+    }
+    data = numbers(3, 5, 96)
+    wanted = [data.reshape(15, 96)[:, 32:], data[..., 3:67], data.swapaxes(0, 1)[..., :64]]
+    with executable([matmul_blocks(view, blocks) for view in views.values()]) as program:
+        for found, given in zip(program(data), wanted, strict=True):
+            rows = np.ascontiguousarray(given).reshape(-1, 64)
+            near(found.reshape(-1, 9), as_quantised(rows), weights)
