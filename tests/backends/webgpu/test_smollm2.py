@@ -22,7 +22,7 @@ BOUND = 2.0
 MEAN_BOUND = 0.4
 N_WRITTEN = 8
 #: Of a layer, and of what is around the layers.
-MAX_DISPATCHES = 30 * 10 + 8
+MAX_DISPATCHES = 30 * 11 + 8
 
 
 def test_it_follows_the_cpus(smollm2: Path, request: pytest.FixtureRequest) -> None:
