@@ -309,6 +309,8 @@ class WebGpuAllocator(Allocator):
 
     def words(self, buffer: Any, first: int, nbytes: int) -> memoryview:
         """Whole words of a buffer, once everything before them in the queue is done."""
+        if not nbytes:
+            return memoryview(b"")  # nothing can't be mapped
         import wgpu
 
         usage = wgpu.BufferUsage

@@ -31,7 +31,8 @@ class Output:
             return self.known.reshape(self.shape).copy()
         count = int(np.prod(self.shape, dtype=np.int64))
         end = self.at + count * self.dtype.itemsize
-        return data[self.at : end].copy().view(self.dtype).reshape(self.shape)
+        found = data[self.at : end].view(self.dtype).reshape(self.shape)
+        return found if found.flags.aligned else found.copy()
 
 
 class Pending:
@@ -63,10 +64,9 @@ class Pending:
                 with self._device.failures("wait for results"):
                     data = mapped(self._device, self._staging, self._submission)
                 self._give_back(self._staging)
-                check_errors(data, self._names)
+                check_errors(data.data, self._names)
             except AreniteError as error:
                 self._fail(str(error))
                 raise
-            whole = np.frombuffer(data, np.uint8)
-            self._results = [output.array(whole) for output in self._outputs]
+            self._results = [output.array(data) for output in self._outputs]
         return self._results

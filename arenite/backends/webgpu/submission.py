@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.errors import RunFailed
 
@@ -22,7 +25,7 @@ def submit(device: WebGpuAllocator, commands: Any) -> int:
     return int(libf.wgpuQueueSubmitForIndex(device.device.queue._internal, 1, handles))
 
 
-def mapped(device: WebGpuAllocator, staging: Any, submission: int) -> memoryview:
+def mapped(device: WebGpuAllocator, staging: Any, submission: int) -> NDArray[np.uint8]:
     """A copy of the bytes of a buffer that can be mapped, once a submission is done."""
     from wgpu.backends.wgpu_native import ffi, lib
     from wgpu.backends.wgpu_native._api import libf
@@ -43,6 +46,6 @@ def mapped(device: WebGpuAllocator, staging: Any, submission: int) -> memoryview
     if outcome[0] != lib.WGPUMapAsyncStatus_Success:
         raise RunFailed(f"{device.name}: results could not be read back (status {outcome[0]})")
     bytes_ = ffi.buffer(lib.wgpuBufferGetConstMappedRange(staging._internal, 0, nbytes), nbytes)
-    data = memoryview(bytearray(bytes_))
+    data = np.frombuffer(bytes_, np.uint8).copy()
     libf.wgpuBufferUnmap(staging._internal)
     return data

