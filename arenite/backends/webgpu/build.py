@@ -27,10 +27,11 @@ from arenite.codegen.kernels import special
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.plain import refuse_layouts, with_origins
-from arenite.codegen.kernels.values import read_dtype
+from arenite.codegen.kernels.values import UINT32, index_expr, read_dtype
 from arenite.codegen.wide_integers import with_wide_integers
+from arenite.device.webgpu import WORD_NBYTES
 from arenite.errors import NotCompiled
-from arenite.ir.dim import bounds, variables
+from arenite.ir.dim import bounds, ceildiv, variables
 from arenite.ir.graph import variables_of
 from arenite.ir.node import Node
 from arenite.ir.ops.access import is_elementwise, is_view
@@ -54,9 +55,12 @@ def build(kernel: Kernel, features: Collection[str] = ()) -> Built:
 
 
 def _cut(kernel: Kernel) -> Built:
-    if kernel.stages[0].node.op in ("sort", "argsort"):
+    node = kernel.stages[0].node
+    if node.op in ("sort", "argsort"):
         return build_sort(kernel)
-    if kernel.stages[0].node.op in special.BUILDERS:
+    if node.op == "transfer" and node.dtype.bits >= 64:
+        return _word_transfer(kernel)
+    if node.op in special.BUILDERS:
         built = special.build_special(kernel)
         return replace(built, loops=grouped(built.loops, COLUMN_THREADS))
     for stage in kernel.stages:
@@ -67,6 +71,19 @@ def _cut(kernel: Kernel) -> Built:
     if not kernel.axes:
         return build_map(kernel)
     return build_product(kernel) or _Rows(kernel).build()
+
+
+def _word_transfer(kernel: Kernel) -> Built:
+    """A copy in words, for elements that the device may not compute with."""
+    node = kernel.stages[0].node
+    n_words, word = node.nbytes // WORD_NBYTES, ir.Name("word")
+    first = ir.Name("tile") * THREADS
+    last = ir.Binary("min", first + THREADS, index_expr(n_words))
+    copied = ir.Store("out0", word, ir.Load("in0", word, UINT32))
+    arrays = [ir.ArrayArg("in0", UINT32, "in"), ir.ArrayArg("out0", UINT32, "out")]
+    every = ir.For("word", first, last, (copied,), vector=True)
+    built = Built.of(kernel.name, arrays, node.shape, ceildiv(n_words, THREADS), (every,))
+    return replace(built, loops=grouped(built.loops, THREADS))
 
 
 def _refuse_elements(kernel: Kernel) -> None:
