@@ -8,6 +8,10 @@ are: their ranges, by interval arithmetic, must fit.
 
     row * 768 + column     may wrap where a mask keeps it from being used
     row // 12 < n          row and n must fit
+
+An array of int64 is read and written as pairs of words. What is loaded is the number itself, or the
+least or greatest of 32 bits where it does not fit: enough to be compared with what lies between
+these, and to be an index. What is stored must be proven to fit.
 """
 
 from __future__ import annotations
@@ -43,6 +47,9 @@ class Narrowing:
         self.kernel = kernel
         self.ranges: dict[str, Range] = {name: sizes[name] for name in kernel.sizes}
         self.done: dict[int, tuple[ir.Expr, ir.Expr, Range]] = {}  # by identity, which is kept
+        self.saturated: set[str] = set()  # names of what was loaded as int64
+        self.n_pairs = 0
+        self.is_in_vector = False
 
     def run(self) -> ir.GroupKernel:
         kernel = self.kernel
@@ -50,11 +57,16 @@ class Narrowing:
         tiles, span = self.exact(kernel.tiles)
         self.ranges[kernel.tile_var] = (0, max(0, span[1] - 1))
         body = self.block(kernel.body)
-        return replace(kernel, tiles=tiles, body=body, index_dtype=ir.INT32)
+        arrays = tuple(self.array(one) for one in kernel.arrays)
+        return replace(kernel, arrays=arrays, tiles=tiles, body=body, index_dtype=ir.INT32)
+
+    def array(self, array: ir.ArrayArg) -> ir.ArrayArg:
+        """As it is accessed: of int64 in words."""
+        return replace(array, dtype=ir.INT32) if array.dtype == ir.INT64 else array
 
     def refuse_arrays(self) -> None:
         for array in self.kernel.arrays:
-            if array.dtype.bits == 64:
+            if array.dtype.bits == 64 and array.dtype != ir.INT64:
                 raise NotCompiled(
                     f"{self.kernel.name}: {array.name} holds {array.dtype}; elements of 64 bits "
                     "are not done on this device: cast to 32 bits before"
@@ -66,9 +78,39 @@ class Narrowing:
     def block(self, block: ir.Block) -> ir.Block:
         outside = self.ranges
         self.ranges = dict(outside)
-        found = tuple(self.statement(stmt) for stmt in block)
+        found: list[ir.Stmt] = []
+        for stmt in block:
+            if isinstance(stmt, ir.Store) and stmt.value.dtype == ir.INT64:
+                found += self.stored(stmt)
+            else:
+                found.append(self.statement(stmt))
         self.ranges = outside
-        return found
+        return tuple(found)
+
+    def stored(self, stmt: ir.Store) -> ir.Block:
+        """An int64 as two words: what fits 32 bits, and its sign."""
+        self.done = {}
+        value, index = self.exact(stmt.value)[0], self.value(stmt.index)[0]
+        mask = None if stmt.mask is None else self.value(stmt.mask)[0]
+        self.n_pairs += 1
+        names = [f"{part}_of_pair{self.n_pairs}" for part in ("low", "word")]
+        low, word = (ir.Name(name, ir.INT32) for name in names)
+        sign = ir.Binary("shift_right", low, ir.Const(31, ir.INT32))
+        # Both before anything is written.
+        lets = (ir.Let(names[0], value), ir.Let(names[1], index * 2))
+        if self.is_in_vector:
+            first = ir.Store(stmt.array, word, low, mask)
+            return (*lets, first, ir.Store(stmt.array, word + 1, sign, mask))
+        # Threads store one word each: two stores one behind the other would be two steps.
+        half, zero, two = (
+            f"half_of_pair{self.n_pairs}",
+            ir.Const(0, ir.INT32),
+            ir.Const(2, ir.INT32),
+        )
+        part = ir.Name(half, ir.INT32)
+        chosen = ir.Select(ir.Binary("eq", part, zero), low, sign)
+        both = ir.Store(stmt.array, word + part, chosen, mask)
+        return (*lets, ir.For(half, zero, two, (both,), vector=True))
 
     def statement(self, stmt: ir.Stmt) -> ir.Stmt:
         self.done = {}  # names may mean something else now
@@ -84,18 +126,26 @@ class Narrowing:
                 # It computes in 32 bits, with what is there.
                 exact = (self.exact(x)[0] if x.dtype == ir.INT64 else x for x in uses)
                 return replace(stmt, uses=tuple(exact))  # type: ignore[arg-type]
-            case ir.Let(name):
+            case ir.Let(name, value):
                 self.ranges[name] = spans["value"]
+                self.saturated.discard(name)  # of another block
+                if self.is_saturated(value):
+                    self.saturated.add(name)
             case ir.For(var):
                 low, high = spans["start"], spans["stop"]
                 assert low is not None
                 assert high is not None
                 self.ranges[var] = (low[0], max(low[0], high[1] - 1))
+                self.saturated.discard(var)
             case ir.Accumulator(name, init):
                 if init.dtype == ir.INT64 and init != ir.index(ir.NO_INDEX):
                     raise self.refuse(init, "begins a sum in int64, which may not fit 32 bits")
                 self.ranges[name] = (_LEAST, _GREATEST)
+                self.saturated.discard(name)
+        outside = self.is_in_vector
+        self.is_in_vector = outside or (isinstance(stmt, ir.For) and stmt.vector)
         bodies = {name: self.block(getattr(stmt, name)) for name in stmt.bodies}
+        self.is_in_vector = outside
         return replace(stmt, **parts, **bodies)  # type: ignore[type-var]
 
     def exact(self, expr: ir.Expr) -> tuple[ir.Expr, tuple[int, int]]:
@@ -123,15 +173,44 @@ class Narrowing:
             case ir.Cast(x, dtype) if x.dtype == ir.INT64:
                 return ir.Cast(self.exact(x)[0], dtype), None
             case ir.Binary(op, a, b) if a.dtype == ir.INT64:  # a comparison
-                return ir.Binary(op, self.exact(a)[0], self.exact(b)[0]), None
+                return ir.Binary(op, self.compared(a, b), self.compared(b, a)), None
         parts = ir.children(expr)
         narrow = [self.value(part)[0] for part in parts]
         if all(a is b for a, b in zip(parts, narrow, strict=True)):
             return expr, None
         return ir.with_children(expr, narrow), None
 
+    def is_saturated(self, expr: ir.Expr) -> bool:
+        """Whether it was loaded as int64, and may not be the number itself."""
+        if isinstance(expr, ir.Name):
+            return expr.name in self.saturated
+        return isinstance(expr, ir.Load) and expr.dtype == ir.INT64
+
+    def compared(self, expr: ir.Expr, other: ir.Expr) -> ir.Expr:
+        """One side of a comparison."""
+        if not self.is_saturated(expr):
+            return self.exact(expr)[0]
+        _, span = self.exact(other)
+        if not _LEAST < span[0] <= span[1] < _GREATEST:
+            raise self.refuse(other, f"lies in {span[0]} .. {span[1]}, the ends of 32 bits")
+        return self.value(expr)[0]
+
+    def loaded(self, load: ir.Load) -> ir.Expr:
+        """An int64 from two words: itself, or the end of 32 bits that it lies beyond."""
+        if load.other is not None:
+            raise self.refuse(load, "is int64 or another value, which this device does not do")
+        mask = None if load.mask is None else self.value(load.mask)[0]
+        word = self.value(load.index)[0] * 2
+        low, high = (ir.Load(load.array, word + k, ir.INT32, mask) for k in range(2))
+        zero, sign = ir.Const(0, ir.INT32), ir.Const(31, ir.INT32)
+        fits = ir.Binary("eq", ir.Binary("shift_right", low, sign), high)
+        ends = ir.Const(_LEAST, ir.INT32), ir.Const(_GREATEST, ir.INT32)
+        return ir.Select(fits, low, ir.Select(high < zero, *ends))
+
     def integer(self, expr: ir.Expr) -> tuple[ir.Expr, Range]:
         match expr:
+            case ir.Load():
+                return self.loaded(expr), None
             case ir.Const(value):
                 if value == ir.NO_INDEX:
                     return ir.Const(_GREATEST, ir.INT32), (_GREATEST, _GREATEST)
@@ -139,7 +218,8 @@ class Narrowing:
                 wrapped = (number - _LEAST) % 2**32 + _LEAST
                 return ir.Const(wrapped, ir.INT32), (number, number)
             case ir.Name(name):
-                return ir.Name(name, ir.INT32), self.ranges.get(name, (_LEAST, _GREATEST))
+                span = None if name in self.saturated else (_LEAST, _GREATEST)
+                return ir.Name(name, ir.INT32), self.ranges.get(name, span)
             case ir.Cast(x):
                 return self.widened(expr, x)
             case ir.Unary("neg", x):

@@ -41,6 +41,12 @@ class _Widening(Narrowing):
     def refuse_arrays(self) -> None:
         """All elements can be loaded here."""
 
+    def array(self, array: ir.ArrayArg) -> ir.ArrayArg:
+        return array
+
+    def stored(self, stmt: ir.Store) -> ir.Block:
+        return (self.statement(stmt),)
+
     def statement(self, stmt: ir.Stmt) -> ir.Stmt:
         self.done = {}
         match stmt:

@@ -238,7 +238,28 @@ def test_sizes_that_are_too_large_are_refused() -> None:
 
 
 def test_elements_of_64_bits_are_refused() -> None:
-    wide = ir.ArrayArg("a", I64, "in")
-    kernel = grouped(plain(vector(ir.Let("x", ir.Load("a", V, I64))), arrays=(wide, OUT)), THREADS)
-    with pytest.raises(NotCompiled, match="a holds int64"):
+    dtype = BY_NAME["uint64"]
+    wide = ir.ArrayArg("a", dtype, "in")
+    load = ir.Let("x", ir.Load("a", V, dtype))
+    kernel = grouped(plain(vector(load), arrays=(wide, OUT)), THREADS)
+    with pytest.raises(NotCompiled, match="a holds uint64"):
         narrow_indices(kernel, {"n": (1, 9)})
+
+
+def test_an_int64_that_is_computed_with_is_refused_and_one_that_is_compared_is_two_words() -> None:
+    wide = ir.ArrayArg("a", I64, "in")
+    loaded = ir.Load("a", V, I64)
+    for body, is_done in (
+        (ir.Let("x", ir.Binary("lt", loaded, ir.index(7))), True),
+        (ir.Let("x", ir.Binary("lt", loaded, ir.index(2**31 - 1))), False),
+        (ir.Let("x", ir.Cast(loaded, BY_NAME["float32"])), False),
+        (ir.Let("x", ir.Binary("lt", loaded + 1, ir.index(7))), False),
+    ):
+        kernel = grouped(plain(vector(body), arrays=(wide, OUT)), THREADS)
+        if not is_done:
+            with pytest.raises(NotCompiled, match="32 bits"):
+                narrow_indices(kernel, {"n": (1, 9)})
+            continue
+        narrow = narrow_indices(kernel, {"n": (1, 9)})
+        check(narrow)
+        assert narrow.array("a").dtype == ir.INT32

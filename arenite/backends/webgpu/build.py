@@ -31,10 +31,11 @@ from arenite.codegen.kernels import blocks, special
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.plain import refuse_layouts, with_origins
-from arenite.codegen.kernels.values import read_dtype
+from arenite.codegen.kernels.values import UINT32, index_expr, read_dtype
 from arenite.codegen.wide_integers import with_wide_integers
+from arenite.device.webgpu import WORD_NBYTES
 from arenite.errors import NotCompiled
-from arenite.ir.dim import bounds, variables
+from arenite.ir.dim import bounds, ceildiv, variables
 from arenite.ir.graph import variables_of
 from arenite.ir.node import Node
 from arenite.ir.ops.access import is_elementwise, is_view
@@ -60,12 +61,15 @@ def build(kernel: Kernel, features: Collection[str] = ()) -> Built:
 
 
 def _cut(kernel: Kernel) -> Built:
-    if kernel.stages[0].node.op in ("sort", "argsort"):
+    node = kernel.stages[0].node
+    if node.op in ("sort", "argsort"):
         return build_sort(kernel)
+    if node.op == "transfer" and node.dtype.bits >= 64:
+        return _word_transfer(kernel)
     attention = build_attention(kernel)
     if attention is not None:
         return attention
-    builder = _BUILDERS.get(kernel.stages[0].node.op)
+    builder = _BUILDERS.get(node.op)
     if builder is not None:
         built = builder(kernel)
         return replace(built, loops=grouped(built.loops, COLUMN_THREADS))
@@ -77,6 +81,19 @@ def _cut(kernel: Kernel) -> Built:
     if not kernel.axes:
         return build_map(kernel)
     return build_fast_product(kernel) or build_product(kernel) or _Rows(kernel).build()
+
+
+def _word_transfer(kernel: Kernel) -> Built:
+    """A copy in words, for elements that the device may not compute with."""
+    node = kernel.stages[0].node
+    n_words, word = node.nbytes // WORD_NBYTES, ir.Name("word")
+    first = ir.Name("tile") * THREADS
+    last = ir.Binary("min", first + THREADS, index_expr(n_words))
+    copied = ir.Store("out0", word, ir.Load("in0", word, UINT32))
+    arrays = [ir.ArrayArg("in0", UINT32, "in"), ir.ArrayArg("out0", UINT32, "out")]
+    every = ir.For("word", first, last, (copied,), vector=True)
+    built = Built.of(kernel.name, arrays, node.shape, ceildiv(n_words, THREADS), (every,))
+    return replace(built, loops=grouped(built.loops, THREADS))
 
 
 def _refuse_elements(kernel: Kernel) -> None:

@@ -189,6 +189,9 @@ class Expressions(source.Expressions):
 
     def binary(self, op: str, a: ir.Expr, b: ir.Expr) -> Bound:
         texts = self._held(op, a), self._held(op, b)
+        if a.dtype.kind is Kind.FLOAT:
+            texts = self._unfolded(op, a, b, *texts)
+            op = "add" if op == "sub" and texts[1].startswith("neg_") else op
         is_float = a.dtype.kind is Kind.FLOAT
         if is_float and op == "ne":
             return f"(!{self._float_comparison('eq', a, b, *texts)})", ATOM
@@ -197,6 +200,23 @@ class Expressions(source.Expressions):
         if op == "div" and isinstance(b, ir.Const) and _has_reciprocal(b):
             return f"({texts[0]} / {texts[1]})", ATOM
         return self.combined(op, a.dtype, *texts), ATOM
+
+    def _unfolded(self, op: str, a: ir.Expr, b: ir.Expr, left: str, right: str) -> tuple[str, str]:
+        """Operands of floats. Drivers take x - x and x * 0 for 0, and x / x for 1, which they are
+        not of NaN and the infinite: what may be the same is negated in bits instead of subtracted,
+        and a zero is none that they know."""
+        kind = type_of(a.dtype)
+        if op == "sub" and (left == right or (self._rounding(a) and self._rounding(b))):
+            return left, self.helper(f"neg_{kind}", self.text(b))
+        if op == "div" and left == right:
+            return left, self.helper(f"held_{kind}", right)
+        if op == "mul":
+            hidden = f"float_of_{kind}", "0u" if kind == "f32" else "0lu"
+            left, right = (
+                self.helper(*hidden) if text in ("0.0f", "0.0lf") else text
+                for text in (left, right)
+            )
+        return left, right
 
     def _float_comparison(self, op: str, a: ir.Expr, b: ir.Expr, left: str, right: str) -> str:
         """A comparison that does not hold of NaN; what can't be NaN is not tested."""
@@ -273,6 +293,10 @@ class Expressions(source.Expressions):
         return f"{name}[u32({self.text(at)})]", ATOM
 
     def bitcast(self, x: ir.Expr, target: DType) -> Bound:
+        kind = type_of(target)
+        if isinstance(x, ir.Const) and kind.startswith("f"):
+            bits = int(x.value) % 2**target.bits
+            return self.helper(f"float_of_{kind}", _integer(bits, f"u{target.bits}")), ATOM
         converted = _same_bits(self.text(x), type_of(x.dtype), type_of(target))
         if target.bits < 32 and target.kind is Kind.FLOAT:
             return f"({converted} & {2**target.bits - 1:#x}u)", ATOM

@@ -12,7 +12,7 @@ import pytest
 from arenite.backends.webgpu.shader import Shader
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.dtype import BY_NAME
-from arenite.ir import Node, full, graph_input, make
+from arenite.ir import Node, full, graph_input, make, reference
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_graph
 from tests.backends.webgpu.runner import ON_WEBGPU, expected, run, webgpu
@@ -168,3 +168,31 @@ def test_casts_to_and_from_64_bits_are_the_references(source: str) -> None:
     found = run(nodes, array)
     for node, one, wanted in zip(nodes, found, expected(graph, [array], found), strict=True):
         same(one, wanted, 0, node)
+
+
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_what_is_nothing_of_numbers_is_nan_of_nan_and_the_infinite(name: str) -> None:
+    """A driver may take x - x and x * 0 for 0, and x / x for 1."""
+    if name == "float64" and not {"shader-f64", "shader-int64"} <= webgpu().features:
+        pytest.skip("this device has no float64: the CPU computes with it")
+    dtype = BY_NAME[name]
+    array = np.array([np.nan, np.inf, -np.inf, -0.0, 2.0], name)
+    x, y = (graph_input(f"x{k}", k, (5,), dtype) for k in (0, 1))
+    zero, minus = full((5,), 0.0, dtype), full((5,), -0.0, dtype)
+    nodes = [
+        make("sub", x, x),
+        make("div", x, x),
+        make("mul", x, zero),
+        make("mul", x, minus),
+        make("add", x, make("neg", x)),
+        make("sub", make("add", x, y), make("add", y, x)),
+        make("sub", make("mul", x, y), make("mul", y, x)),
+        make("sub", make("maximum", x, y), x),
+    ]
+    found = run(nodes, array, array)
+    for node, one, wanted in zip(
+        nodes, found, reference.evaluate(Graph((x, y), tuple(nodes)), [array, array]), strict=True
+    ):
+        np.testing.assert_array_equal(one, wanted, err_msg=repr(node))
+        is_number = ~np.isnan(wanted)
+        np.testing.assert_array_equal(np.signbit(one[is_number]), np.signbit(wanted[is_number]))
