@@ -6,7 +6,6 @@ import functools
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,7 +65,7 @@ def compiled(outputs: Sequence[Node]) -> Compiled:
 
 def executable(outputs: Sequence[Node], memory: int | None = None) -> Executable:
     webgpu()
-    return compile_graph(Graph.of(outputs), replace(ON_WEBGPU, memory=memory))
+    return compile_graph(Graph.of(outputs), ON_WEBGPU._replace(memory=memory))
 
 
 def loaded(program: Executable) -> WebGpuProgram:

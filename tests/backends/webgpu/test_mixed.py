@@ -3,7 +3,6 @@ branches and loops; all of it is counted and shown."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -197,7 +196,7 @@ def test_a_budget_is_for_all_segments() -> None:
     x = graph_input("x", 0, (1000,), F32)
     graph = Graph.of([make("exp", reversed_on_host(make("neg", x)))])
     with pytest.raises(DoesNotFit, match="segment"):
-        compile_program(graph, replace(ON_WEBGPU, memory=9000))(np.ones(1000, np.float32))
+        compile_program(graph, ON_WEBGPU._replace(memory=9000))(np.ones(1000, np.float32))
 
 
 @pytest.mark.parametrize("seed", [0, 1, 3])
