@@ -57,7 +57,7 @@ class Pending:
         if self._results is None:
             try:
                 with self._device.failures("wait for results"):
-                    self._mapped.sync_wait()
+                    self._device.wait_for(self._mapped)
                     data = self._staging.read_mapped(copy=True)
                     self._staging.unmap()
                 check_errors(data, self._names)
