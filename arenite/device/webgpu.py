@@ -352,15 +352,24 @@ def open_device(name: str) -> WebGpuAllocator:
     first, or "webgpu:nvidia" by a part of the adapter's name. Each is opened once."""
     which = name.partition(":")[2].strip().lower() or "0"
     with _lock:
-        known = _opened.get(which)
-        if known is not None and not known.is_lost and known._process == os.getpid():
+        known = _usable(which)
+        if known is not None:
             return known
         with _quiet_wayland():
             adapters = _adapters(name)
             number = _chosen(name, which, adapters)
-            device = WebGpuAllocator(f"webgpu:{number}" if number else "webgpu", adapters[number])
+            device = _usable(str(number)) or WebGpuAllocator(
+                f"webgpu:{number}" if number else "webgpu", adapters[number]
+            )
         _opened[which] = _opened[str(number)] = device
         return device
+
+
+def _usable(which: str) -> WebGpuAllocator | None:
+    """What is open under a name, unless it was lost or is another process's."""
+    known = _opened.get(which)
+    is_usable = known is not None and not known.is_lost and known._process == os.getpid()
+    return known if is_usable else None
 
 
 @contextmanager
