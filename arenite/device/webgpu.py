@@ -39,6 +39,9 @@ WORD_NBYTES = 4
 #: What one copy moves at most through staging memory.
 STAGING_NBYTES = 16 * 2**20
 
+#: Seconds until a device that does not answer is asked whether it is lost.
+_PATIENCE_S = 0.5
+
 _TO_INSTALL = "pip install 'arenite[webgpu]'"
 _DRIVER = (
     "a Vulkan loader and a driver are needed; on Debian without a GPU: "
@@ -319,10 +322,20 @@ class WebGpuAllocator(Allocator):
             encoder = self.device.create_command_encoder()
             encoder.copy_buffer_to_buffer(buffer, first, staging, 0, nbytes)
             self.device.queue.submit([encoder.finish()])
-            staging.map_sync("READ")
+            self.wait_for(staging.map_async("READ"))
             words: memoryview = staging.read_mapped(copy=True)
             staging.unmap()
         return words.cast("B")
+
+    def wait_for(self, promise: Any) -> None:
+        """Wait for what wgpu has promised. Of a device that is lost meanwhile it may never tell: so
+        the device is asked now and then whether it is still there. Within `failures`."""
+        import wgpu
+
+        # wgpu has no way to wait for a while; a promise is kept by a thread that sets this.
+        while not promise._thread_event.wait(_PATIENCE_S):
+            self.device.create_buffer(size=WORD_NBYTES, usage=wgpu.BufferUsage.COPY_DST)
+        promise.sync_wait()
 
     def _out_of_memory(self, nbytes: int, why: str) -> OutOfMemory:
         live, n_live = self.ledger.live_nbytes, self.ledger.n_live
@@ -347,15 +360,24 @@ def open_device(name: str) -> WebGpuAllocator:
     first, or "webgpu:nvidia" by a part of the adapter's name. Each is opened once."""
     which = name.partition(":")[2].strip().lower() or "0"
     with _lock:
-        known = _opened.get(which)
-        if known is not None and not known.is_lost and known._process == os.getpid():
+        known = _usable(which)
+        if known is not None:
             return known
         with _quiet_wayland():
             adapters = _adapters(name)
             number = _chosen(name, which, adapters)
-            device = WebGpuAllocator(f"webgpu:{number}" if number else "webgpu", adapters[number])
+            device = _usable(str(number)) or WebGpuAllocator(
+                f"webgpu:{number}" if number else "webgpu", adapters[number]
+            )
         _opened[which] = _opened[str(number)] = device
         return device
+
+
+def _usable(which: str) -> WebGpuAllocator | None:
+    """What is open under a name, unless it was lost or is another process's."""
+    known = _opened.get(which)
+    is_usable = known is not None and not known.is_lost and known._process == os.getpid()
+    return known if is_usable else None
 
 
 @contextmanager
