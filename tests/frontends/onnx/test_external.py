@@ -144,4 +144,5 @@ def test_only_files_of_the_folder_are_read(folder: Path, way: str) -> None:
         text = str(caught.value)
         assert text.isprintable(), location
         assert len(text) < 1000
-        assert str(folder) in text
+        shown = 60 if len(location) > 1000 else None  # of a name that is cut
+        assert str(folder)[:shown] in text

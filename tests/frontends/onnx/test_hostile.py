@@ -202,7 +202,7 @@ def test_lies_are_refused_in_bounded_memory(lie: str) -> None:
 @pytest.mark.parametrize("depth", [33, 99, 600])
 def test_graphs_deeper_than_protobuf_reads_are_refused(depth: int) -> None:
     with pytest.raises(InvalidFile, match=r"m\.onnx.*(MaxDepth|nested more than 100 deep)"):
-        OnnxFile.of_bytes(deeper_than_protobuf(depth), "m.onnx")
+        translated(OnnxFile.of_bytes(deeper_than_protobuf(depth), "m.onnx"))
 
 
 @pytest.mark.parametrize("is_known", [False, True])
