@@ -221,10 +221,13 @@ class _Stamped(NamedTuple):
 
 
 def dispatches_of(program: Any) -> list[Dispatch]:
-    """The launches of a program that has no open sizes."""
+    """The launches of a program that has no open sizes, each by itself: as equals that wait for
+    nothing they would be joined, several in one dispatch, which those of a model are not."""
     loaded = program._loaded
     assert isinstance(loaded, WebGpuProgram)
-    return loaded.bound_table({}).dispatches
+    table = loaded.bound_table({})
+    table.join(False)
+    return table.dispatches
 
 
 def measure(case: Case, timer: Timer) -> str:

@@ -330,12 +330,17 @@ class WebGpuAllocator(Allocator):
     def wait_for(self, promise: Any) -> None:
         """Wait for what wgpu has promised. Of a device that is lost meanwhile it may never tell: so
         the device is asked now and then whether it is still there. Within `failures`."""
-        import wgpu
-
         # wgpu has no way to wait for a while; a promise is kept by a thread that sets this.
         while not promise._thread_event.wait(_PATIENCE_S):
-            self.device.create_buffer(size=WORD_NBYTES, usage=wgpu.BufferUsage.COPY_DST)
+            self.check_alive()
         promise.sync_wait()
+
+    def check_alive(self) -> None:
+        """DeviceUnavailable if the device was lost."""
+        import wgpu
+
+        with self.failures("use it"):
+            self.device.create_buffer(size=WORD_NBYTES, usage=wgpu.BufferUsage.COPY_DST)
 
     def _out_of_memory(self, nbytes: int, why: str) -> OutOfMemory:
         live, n_live = self.ledger.live_nbytes, self.ledger.n_live

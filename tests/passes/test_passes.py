@@ -16,7 +16,7 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node, Origin, Origins
 from arenite.passes import Pass, apply, run
 from arenite.passes.split import SPLIT_FROM, split
-from tests.ir.op_examples import EXAMPLES, numbers
+from tests.ir.op_examples import ALL_EXAMPLES, numbers
 from tests.passes.lists import PASSES
 from tests.pipeline.graphs import GraphMaker, random_array
 
@@ -57,7 +57,7 @@ def test_no_pass_changes_a_bit_of_a_random_graph(seed: int) -> None:
 
 @pytest.mark.parametrize("op", [op for op in OPS if op not in NOT_ALONE])
 def test_no_pass_changes_the_meaning_of_an_op(op: str) -> None:
-    graph = Graph.of([EXAMPLES[op]()])
+    graph = Graph.of([ALL_EXAMPLES[op]()])
     bindings = {var.name: var.low for var in graph.vars}
     arrays = [numbers(node) for node in graph.inputs]
     [expected] = reference.evaluate(graph, arrays, bindings)

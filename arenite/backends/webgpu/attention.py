@@ -198,7 +198,7 @@ class _Builder:
             "\n".join(self._text()),
             tuple(map(ir.Name, used)),
             tuple(sorted(given)),
-            ("mixed", "highest", "total", "sums"),
+            ("mixed", "highest", "sums"),
             tuple(sorted(wide)),
             (self.team,),
         )
@@ -211,9 +211,8 @@ class _Builder:
         block = (*lets, body, ir.Barrier(), self._results())
         made = Built.of(self.kernel.name, arrays, dims, tiles, block)
         shared = (
-            ir.SharedArray("mixed", FLOAT32, self.n_teams * self.depth),
+            ir.SharedArray("mixed", FLOAT32, self.n_teams * (self.depth + 1)),
             ir.SharedArray("highest", FLOAT32, self.n_teams),
-            ir.SharedArray("total", FLOAT32, self.n_teams),
             ir.SharedArray("sums", FLOAT32, queries * self.depth),
         )
         loops = ir.GroupKernel(*made.loops.parts, threads=self.cut.threads, shared=shared)
@@ -367,36 +366,47 @@ class _Builder:
         return made
 
     def _joined(self, i: int) -> list[str]:
-        """What the teams have of query i, as one: pairs of teams are added, then pairs of these."""
+        """What the teams have of query i, as one: `few` teams at a time, then those of all. The sum
+        of weights is one more element behind the others."""
         depth, n_teams, threads = self.depth, self.n_teams, self.cut.threads
+        few = 1 << n_teams.bit_length() // 2
+        rest, width = n_teams // few, depth + 1
         made = [
-            f"if (member == 0u) {{ $highest[team] = m{i}; $total[team] = l{i}; }}",
+            f"if (member == 0u) {{ $highest[team] = m{i}; }}",
             "workgroupBarrier();",
-            f"var top{i} = {LOWEST};",
-            f"for (var t = 0u; t < {n_teams}u; t++) {{ top{i} = max(top{i}, $highest[t]); }}",
+            f"if (lane < {rest}u) {{",
+            f"var top = $highest[lane * {few}u];",
+            f"for (var t = 1u; t < {few}u; t++) {{ top = max(top, $highest[lane * {few}u + t]); }}",
+            f"$highest[lane * {few}u] = top;",
+            "}",
+            "workgroupBarrier();",
+            f"var top{i} = $highest[0];",
+            f"for (var t = {few}u; t < {n_teams}u; t += {few}u) "
+            f"{{ top{i} = max(top{i}, $highest[t]); }}",
             f"let share{i} = exp2(m{i} - top{i});",
+            f"if (member == 0u) {{ $mixed[team * {width}u + {depth}u] = share{i} * l{i}; }}",
             "if (is_whole) {",
         ]
         for f in range(self.per_four // 4):
             for c, lane in enumerate("xyzw"):
-                at = f"team * {depth}u + deep + {4 * f + c}u"
+                at = f"team * {width}u + deep + {4 * f + c}u"
                 made.append(f"$mixed[{at}] = share{i} * o{i}_{f}.{lane};")
         return [
             *made,
             "}",
             "workgroupBarrier();",
-            f"for (var half = {n_teams // 2}u; half > 0u; half = half >> 1u) {{",
-            f"for (var e = lane; e < half * {depth}u; e += {threads}u) {{",
-            f"$mixed[e] = $mixed[e] + $mixed[e + half * {depth}u];",
+            f"for (var e = lane; e < {rest * width}u; e += {threads}u) {{",
+            f"let at = e / {width}u * {few * width}u + e % {width}u;",
+            "var sum = $mixed[at];",
+            f"for (var t = 1u; t < {few}u; t++) {{ sum += $mixed[at + t * {width}u]; }}",
+            "$mixed[at] = sum;",
             "}",
             "workgroupBarrier();",
-            "}",
-            f"var whole{i} = 0.0;",
-            f"for (var t = 0u; t < {n_teams}u; t++) {{",
-            f"whole{i} = fma(exp2($highest[t] - top{i}), $total[t], whole{i});",
-            "}",
             f"for (var e = lane; e < {depth}u; e += {threads}u) {{",
-            f"$sums[{i * depth}u + e] = select($mixed[e] / whole{i}, 0.0, whole{i} == 0.0);",
+            f"var sum = $mixed[e]; var whole = $mixed[{depth}];",
+            f"for (var t = {few * width}u; t < {n_teams * width}u; t += {few * width}u) "
+            f"{{ sum += $mixed[t + e]; whole += $mixed[t + {depth}u]; }}",
+            f"$sums[{i * depth}u + e] = select(sum / whole, 0.0, whole == 0.0);",
             "}",
             "workgroupBarrier();",
         ]

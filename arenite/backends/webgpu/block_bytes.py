@@ -6,7 +6,8 @@ byte of an array, wherever that lies in a word:
     W_numbers(at, e)     elements e .. e + 3 as four bytes, int8
     W_scale(at, e)       what these are multiplied with, and what is then added
 
-A number stands for scale * number + least: zeros are in the least.
+A number stands for scale * number + least: zeros are in the least, and of numbers up to 255 the
+half of the range.
 """
 
 from __future__ import annotations
@@ -73,7 +74,18 @@ def _elements_of_a_scale(block: BlockType) -> int:
 
 
 def _has_least(block: BlockType) -> bool:
-    return block.least is not None or (not block.number.signed and block.number.bias != 0)
+    return block.least is not None or _zero(block) != 0
+
+
+def _fills_bytes(number: Number) -> bool:
+    """Whether numbers are more than int8 has: they are read less 128."""
+    return not number.signed and not number.table and sum(number.widths) == 8
+
+
+def _zero(block: BlockType) -> int:
+    """What stands for 0 among the numbers as they are read."""
+    number = block.number
+    return (0 if number.signed else number.bias) - 128 * _fills_bytes(number)
 
 
 class _Functions:
@@ -97,8 +109,8 @@ class _Functions:
             lines.append(f"  let {name} = {self._scale(scale, f'$w_{name}_code')};")
         least = "least" if block.least else "0.0"
         factor = _whole_table(block.number.table)[1] if block.number.table else 1.0
-        if not block.number.signed and block.number.bias:
-            least = f"{least} - {float(block.number.bias)!r} * scale"
+        if _zero(block):
+            least = f"{least} - {float(_zero(block))!r} * scale"
         value = "scale" if factor == 1 else f"scale * {factor!r}"
         return "\n".join([*made, *lines, f"  return vec2f({value}, {least});", "}"])
 
@@ -136,7 +148,7 @@ class _Functions:
                 lines.append(f"  meant |= ({chosen}) << {8 * k}u;")
             lines.append("  return meant;")
         else:
-            lines.append("  return number;")
+            lines.append(f"  return number{' ^ 0x80808080u' if _fills_bytes(number) else ''};")
         return "\n".join([*lines, "}"])
 
     def _planes(self, of: Number, count: int) -> list[str]:
@@ -192,6 +204,8 @@ class _Functions:
 def _float(block: BlockType, field: Field, word: str) -> str:
     if field.dtype == "float16":
         return f"unpack2x16float({word}).x"
+    if field.dtype == "float32":
+        return f"bitcast<f32>({word})"
     if field.dtype == "float8_e8m0fnu":
         code = f"({word} & 255u)"
         power = f"select({code} << 23u, 0x00400000u, {code} == 0u)"

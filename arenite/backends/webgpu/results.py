@@ -56,9 +56,12 @@ class Pending:
         self._fail = fail
         self._give_back = give_back
         self._results: list[Array] | None = None
+        self._failure: AreniteError | None = None
 
     def result(self) -> list[Array]:
-        """Wait for the results; raises what the run ended with."""
+        """Wait for the results; raises what the run ended with, as often as it is asked."""
+        if self._failure is not None:
+            raise self._failure
         if self._results is None:
             try:
                 with self._device.failures("wait for results"):
@@ -66,6 +69,7 @@ class Pending:
                 self._give_back(self._staging)
                 check_errors(data.data, self._names)
             except AreniteError as error:
+                self._failure = error
                 self._fail(str(error))
                 raise
             self._results = [output.array(data) for output in self._outputs]

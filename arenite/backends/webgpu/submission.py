@@ -25,6 +25,10 @@ def submit(device: WebGpuAllocator, commands: Any) -> int:
     return int(libf.wgpuQueueSubmitForIndex(device.device.queue._internal, 1, handles))
 
 
+#: Callbacks of those who went away before they were called, by Ctrl-C say: they may be yet.
+_unanswered: list[Any] = []
+
+
 def mapped(device: WebGpuAllocator, staging: Any, submission: int) -> NDArray[np.uint8]:
     """A copy of the bytes of a buffer that can be mapped, once a submission is done."""
     from wgpu.backends.wgpu_native import ffi, lib
@@ -39,10 +43,16 @@ def mapped(device: WebGpuAllocator, staging: Any, submission: int) -> NDArray[np
     info = ffi.new("WGPUBufferMapCallbackInfo *")
     info.mode, info.callback = lib.WGPUCallbackMode_AllowProcessEvents, done
     nbytes = staging.size
-    libf.wgpuBufferMapAsync(staging._internal, lib.WGPUMapMode_Read, 0, nbytes, info[0])
-    number = ffi.new("WGPUSubmissionIndex *", submission)
-    while not outcome:
-        libf.wgpuDevicePoll(device.device._internal, True, number)
+    try:
+        libf.wgpuBufferMapAsync(staging._internal, lib.WGPUMapMode_Read, 0, nbytes, info[0])
+        number = ffi.new("WGPUSubmissionIndex *", submission)
+        while not outcome:
+            libf.wgpuDevicePoll(device.device._internal, True, number)
+            # A device that was lost may never call back, and has no buffer that can be read.
+            device.check_alive()
+    finally:
+        if not outcome:
+            _unanswered.append((done, staging))
     if outcome[0] != lib.WGPUMapAsyncStatus_Success:
         raise RunFailed(f"{device.name}: results could not be read back (status {outcome[0]})")
     bytes_ = ffi.buffer(lib.wgpuBufferGetConstMappedRange(staging._internal, 0, nbytes), nbytes)

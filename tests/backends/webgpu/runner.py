@@ -104,7 +104,7 @@ def flushed(array: Array) -> Array:
     """Zeros instead of what is a denormal once it is a float32."""
     if array.dtype.kind in "biu":
         return array
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):  # of float64 all is infinite that is more
         wide = array.astype(np.float32)
     is_denormal = (np.abs(wide) < np.finfo(np.float32).tiny) & (wide != 0)
     return np.where(is_denormal, np.copysign(0, wide).astype(array.dtype), array)
@@ -122,7 +122,7 @@ def nearest(found: Array, candidates: Sequence[Array]) -> Array:
 
 def _distance(a: Array, b: Array) -> NDArray[np.float64]:
     one, other = a.astype(np.float64), b.astype(np.float64)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         distance = np.where(one == other, 0, np.abs(one - other))
     return np.where(np.isnan(one) & np.isnan(other), 0, np.nan_to_num(distance, nan=np.inf))
 

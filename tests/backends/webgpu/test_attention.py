@@ -39,6 +39,7 @@ CASES = (
     Case(2, 1, 6, 6, 8, "bfloat16"),
     Case(2, 2, 3, 2, 4),  # the first query sees nothing
     Case(1, 1, 5, 9, 256, "float16", window=1),
+    Case(2, 1, 5, 70, 256),  # two teams
 )
 
 

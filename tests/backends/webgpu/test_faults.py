@@ -56,13 +56,49 @@ def test_a_device_lost_in_the_middle_of_a_run_is_opened_again_by_reset(
         [before] = program(ONES)
         run = loaded(program).start([ONES], {})
         apart.device.destroy()
-        with pytest.raises(DeviceUnavailable, match=r"was lost.*opens it anew"):
-            run.result()
+        for _ in range(2):
+            with pytest.raises(DeviceUnavailable, match=r"was lost.*opens it anew"):
+                run.result()
         with pytest.raises(RunFailed, match=r"before reset\(\).*was lost"):
             program(ONES)
         program.reset()
         assert program(ONES)[0].tobytes() == before.tobytes()
         assert device.get("webgpu") is loaded(program).device is not apart
+
+
+def test_a_device_lost_between_the_answer_and_its_reading_is_one_error(
+    apart: WebGpuAllocator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """wgpu ends the process where memory of a device that was lost is read."""
+    from wgpu.backends.wgpu_native._api import libf
+
+    poll = libf.wgpuDevicePoll
+
+    def poll_and_lose(*given: object) -> None:
+        poll(*given)
+        apart.device.destroy()
+
+    with compile_graph(scaled(2), ON_WEBGPU) as program:
+        run = loaded(program).start([ONES], {})
+        with monkeypatch.context() as patched:
+            patched.setattr(libf, "wgpuDevicePoll", poll_and_lose)
+            with pytest.raises(DeviceUnavailable, match="was lost"):
+                run.result()
+        program.reset()
+        np.testing.assert_allclose(program(ONES)[0], 2 * np.e, rtol=3e-7)
+
+
+def test_a_lost_device_that_never_answers_is_not_waited_for(
+    apart: WebGpuAllocator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from wgpu.backends.wgpu_native._api import libf
+
+    with compile_graph(scaled(2), ON_WEBGPU) as program:
+        run = loaded(program).start([ONES], {})
+        with monkeypatch.context() as patched:
+            patched.setattr(libf, "wgpuBufferMapAsync", lambda *_: apart.device.destroy())
+            with pytest.raises(DeviceUnavailable, match="was lost"):
+                run.result()
 
 
 def test_a_mixed_program_goes_on_after_its_device_was_lost(apart: WebGpuAllocator) -> None:
