@@ -74,7 +74,9 @@ def is_right(found: Array, wanted: Array) -> bool:
 def judged() -> dict[str, Any]:
     """Ops and programs by what became of them."""
     programs: dict[str, Callable[[], Node]] = {
-        op: example for op, example in EXAMPLES.items() if op not in ("size", "parameter")
+        op: example
+        for op, example in EXAMPLES.items()
+        if op not in ("size", "parameter") and not example().dtype.is_block  # no array holds one
     }
     programs |= {
         "two layers": network,
