@@ -173,6 +173,21 @@ def test_a_child_that_left_when_idle_is_replaced() -> None:
     pool.close()
 
 
+def test_children_that_left_are_replaced_before_there_is_work() -> None:
+    pool = CompilePool(2, idle_seconds=0.05)
+    try:
+        pool.start()
+        first = list(pool._idle)
+        for child in first:
+            child.process.wait()
+        pool.start()
+        assert len(pool._idle) == 2
+        assert not set(pool._idle) & set(first)
+        assert all(pipe.closed for one in first for pipe in (one.jobs, one.answers, one.errors))
+    finally:
+        pool.close()
+
+
 def test_a_child_that_leaves_just_as_work_comes_is_replaced(
     pool: CompilePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,7 +132,10 @@ class CompilePool:
     def start(self) -> None:
         """Have children come up before there is work for them."""
         with self._lock:
-            self._idle = [child for child in self._idle if child.is_alive]
+            ended = [child for child in self._idle if not child.is_alive]
+            for child in ended:
+                child.close_pipes()
+                self._idle.remove(child)
             while len(self._idle) < self.n_children:
                 self._idle.append(_start(self.idle_seconds))
 
