@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from arenite.generate import Settings
     from arenite.memory import MemoryPlan, Slot
+    from arenite.memory.plan import Region
 
 _log = logging.getLogger("arenite.cli")
 
@@ -152,6 +153,16 @@ def _plan_onnx(
     return output.EXIT_DONE
 
 
+def _title(region: Region) -> str:
+    """What a region is to a user: nothing on another device is read from the file while it runs."""
+    from arenite.memory.plan import HOST
+
+    if region.device == HOST:
+        return REGIONS[region.name]
+    what = "weights, as the file has them" if region.name == "mapped" else REGIONS[region.name]
+    return f"{what}, on {region.device}"
+
+
 def _sizes(made: MemoryPlan) -> Mapping[str, int]:
     """Bytes of each region."""
     return {name: made.regions[name].nbytes for name in REGIONS if name in made.regions}
@@ -237,7 +248,7 @@ def print_memory(console: Console, made: MemoryPlan, memory: int | None = None) 
         table.add_row(what, *cells[: len(table.columns) - 1], style=style)
 
     for name, nbytes in _sizes(made).items():
-        add(REGIONS[name], nbytes, nbytes / max(total, 1))
+        add(_title(made.regions[name]), nbytes, nbytes / max(total, 1))
     add("in all", total, style="bold")
     if memory is not None:
         add("left of the budget", memory - total)

@@ -16,9 +16,10 @@ import pytest
 from rich.console import Console
 
 from arenite.cli import main, output
-from arenite.cli.plan import REGIONS, _bar, _percent
+from arenite.cli.plan import REGIONS, _bar, _percent, _title
 from arenite.frontends.language import LanguageFile
 from arenite.generate import Settings
+from arenite.memory.plan import Region
 from tests.generate.folder_models import write_tiny as write_folder
 from tests.generate.gguf_models import write_tiny
 
@@ -312,3 +313,15 @@ def test_it_refuses_before_a_weight_is_read_or_a_compiler_loaded(smollm2: Path) 
     assert int(needed) > 100 * 2**20
     assert has_llvmlite == "False"
     assert int(resident) <= int(data_offset) + AROUND_NBYTES
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "told"),
+    [
+        ("mapped", "cpu", "weights, read in place from the file"),
+        ("mapped", "webgpu", "weights, as the file has them, on webgpu"),
+        ("state", "webgpu", "keys and values of the context, on webgpu"),
+    ],
+)
+def test_a_region_is_told_with_the_device_it_lies_on(name: str, device: str, told: str) -> None:
+    assert _title(Region(name, 0, 1, 1, device)) == told

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-
 from arenite.dtype import DType
 from arenite.errors import AreniteError, InvalidFile, NotSupported
 from arenite.frontends.onnx.values import AnyValue, Array, Items, Maybe, Value
 from arenite.ir import Dim, Expr, Node, constant, topological
-from arenite.ir.dim import Var
 
 if TYPE_CHECKING:
     from onnx import GraphProto
@@ -250,8 +247,3 @@ def _is_alike(given: object, default: object) -> bool:
     if isinstance(default, int | float):
         return isinstance(given, int | float)
     return all(isinstance(given, kind) for kind in (str, list) if isinstance(default, kind))
-
-
-def is_size(one: object) -> bool:
-    """Whether it is a size, a number or not yet."""
-    return isinstance(one, int | np.integer | Var | Expr)
