@@ -23,6 +23,7 @@ from arenite.cli import (
     pack,
     plan,
     run,
+    serve,
     tune,
 )
 from arenite.cli.help import Command, Group
@@ -47,6 +48,7 @@ COMMANDS: dict[Callable[..., int], str] = {
     chat.chat: "Talk with a model.",
     generate.generate: "Go on from a prompt.",
     embed.embed: "Make vectors of texts.",
+    serve.serve: "Serve a model to programs.",
     run.run: "Run an ONNX model.",
     info.info: "Say what a model is.",
     plan.plan: "Say what a model needs.",

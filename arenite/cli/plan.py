@@ -79,7 +79,7 @@ def plan(
     if onnx.is_onnx(path):
         options = planning.given("offline", "memory") | {"block": block, "sessions": sessions}
         _refuse(path, options)
-        return _plan_onnx(path, language.title(model, path), planning.memory, dim, svg, json)
+        return _plan_onnx(path, language.title(model, path), planning.memory, dim, svg, html, json)
     if dim:
         raise InvalidArgument(f"--dim is for ONNX models, and {path} is a language model")
     settings = language.settings(model, planning, block=block, sessions=sessions)
@@ -118,6 +118,7 @@ def _plan_onnx(
     memory: str | None,
     dims: Sequence[str] | None,
     svg: Path | None,
+    html: Path | None,
     json: bool,
 ) -> int:
     from arenite.model import Model
@@ -132,6 +133,8 @@ def _plan_onnx(
     sizes = dict.fromkeys(model.sizes, "1") | {model.size_name(n): one for n, one in given.items()}
     if svg is not None:
         output.write_file(svg, made.to_svg())
+    if html is not None:
+        output.write_file(html, made.to_html(title))
     if json:
         fields = {
             "file": str(path),

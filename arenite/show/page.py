@@ -16,6 +16,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+SELF = "'self'"
+
 _TEMPLATE = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -42,12 +44,20 @@ def read_part(name: str) -> str:
     return (files("arenite.show") / name).read_text(encoding="utf-8")
 
 
-def document(title: str, data: Any, styles: Iterable[str], scripts: Iterable[str]) -> str:
-    """The page. Scripts run in the order given, when `main` and the data are there."""
+def document(
+    title: str,
+    data: Any,
+    styles: Iterable[str],
+    scripts: Iterable[str],
+    *,
+    connects: bool = False,
+) -> str:
+    """The page. Scripts run in the order given, when `main` and the data are there; with `connects`
+    they may ask the server that the page is from."""
     styles, scripts = [f"\n{text}" for text in styles], [f"\n{text}" for text in scripts]
     policy = (
         f"default-src 'none'; style-src {_hashes(styles)}; script-src {_hashes(scripts)}; "
-        "base-uri 'none'; form-action 'none'"
+        f"base-uri 'none'; form-action 'none'{'; connect-src ' + SELF if connects else ''}"
     )
     return _TEMPLATE.format(
         policy=policy,

@@ -1,0 +1,133 @@
+"""`arenite serve`: a model behind the APIs that programs know, in memory that is planned."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from arenite.cli import language, onnx, output, texts
+from arenite.cli.options import AnyModelName, Loading, spread
+from arenite.device.allocator import readable_nbytes
+from arenite.errors import InvalidArgument, NotSupported
+
+if TYPE_CHECKING:
+    from arenite.serve.guard import Rules
+    from arenite.serve.served import Served
+
+MAX_KEYS = 1000
+
+
+@spread
+def serve(
+    model: AnyModelName = None,
+    *,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; by default this machine alone.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8080,
+    slots: Annotated[
+        int, typer.Option(min=1, metavar="TEXTS", help="Texts that are written at the same time.")
+    ] = 4,
+    queue: Annotated[
+        int, typer.Option(min=0, metavar="TEXTS", help="Texts that may wait for a slot.")
+    ] = 64,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What clients call the model.")
+    ] = None,
+    api_keys: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A key a line; a request must bring one.")
+    ] = None,
+    open_to_all: Annotated[
+        bool, typer.Option("--open", help="Let others in without a key, with --host.")
+    ] = False,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="Pages that may ask from a browser; *: all."),
+    ] = None,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name that the server is reached by."),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="The longest that an answer may take.")
+    ] = 600.0,
+    max_body: Annotated[
+        str, typer.Option(metavar="SIZE", help="The largest request that is read.")
+    ] = "8MiB",
+    json_logs: Annotated[
+        bool, typer.Option("--json-logs", help="A JSON object for each request, to stderr.")
+    ] = False,
+    loading: Loading,
+) -> int:
+    """Serve a model: OpenAI's and Ollama's APIs, or the Open Inference Protocol for an ONNX file.
+
+    All memory is planned before the first request: SLOTS texts of up to --context tokens each. What
+    does not fit waits, and when the queue is full is told to come back (429). The same seed gives
+    the same text, whatever else is being served. A page to look at is at the address it prints.
+    """
+    try:
+        from arenite.serve import server
+        from arenite.serve.app import app_of
+        from arenite.serve.guard import Rules
+    except ModuleNotFoundError as error:
+        raise NotSupported(
+            f"serving needs the package {error.name}: pip install 'arenite[serve]'"
+        ) from None
+    rules = Rules(
+        keys=_keys(api_keys),
+        origins=tuple(cors or ()),
+        hosts=tuple(host_name or ()),
+        timeout=timeout,
+        json_logs=json_logs,
+    )
+    server.check_exposure(host, rules, open_to_all=open_to_all)
+    logging.getLogger("arenite.serve").setLevel(logging.INFO)
+    with server.bound_socket(host, port) as bound:
+        path = language.obtain(model, loading.offline)
+        title = language.title(model, path)
+        served = _served(path, name or title, loading, slots, queue, max_body)
+        with served:
+            place = f"http://{_shown(host)}:{bound.getsockname()[1]}"
+
+            def ready() -> None:
+                nbytes = readable_nbytes(served.plan.total_nbytes)
+                output.note(f"{served.name} is served at {place} in {nbytes}; Ctrl-C ends it")
+
+            server.run(app_of(served, rules), bound, on_ready=ready)
+    return output.EXIT_DONE
+
+
+def _served(
+    path: Path, name: str, loading: Loading, slots: int, queue: int, max_body: str
+) -> Served:
+    from arenite.frontends.language import LanguageFile
+    from arenite.program.options import parse_nbytes
+    from arenite.serve.served import ServedArrays, ServedText
+
+    limit = parse_nbytes(max_body)
+    assert limit is not None
+    options = loading.given("offline")
+    with language.showing_steps(name) as on_progress:
+        if onnx.is_onnx(path):
+            return ServedArrays.load(path, name, options, queue, limit, on_progress)
+        if LanguageFile.open(path).is_embedding:
+            return ServedText.load_embedding(path, name, options, limit, on_progress)
+        return ServedText.load(path, name, options, slots, queue, limit, on_progress)
+
+
+def _keys(path: Path | None) -> tuple[str, ...]:
+    if path is None:
+        return ()
+    keys = tuple(line.strip() for line in texts.read(path).splitlines() if line.strip())
+    if not keys or len(keys) > MAX_KEYS or not all(key.isascii() for key in keys):
+        raise InvalidArgument(f"--api-keys {path}: 1 to {MAX_KEYS} lines of ASCII are needed")
+    return keys
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+

@@ -1,0 +1,207 @@
+"""Guard: what every request passes before it reaches a handler.
+
+It refuses hosts and origins that have no business here, asks for a key where keys are set, ends
+what takes too long, turns every error into one JSON object in the words of the API that was
+asked, counts, and writes one line of log for each request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import json
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from arenite.errors import AreniteError
+from arenite.serve.bodies import ApiError, api_error
+from arenite.serve.metrics import Metrics
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+#: Paths that need no key: they say nothing of what is asked and answered.
+OPEN_PATHS = frozenset({"/health", "/ready", "/v2/health/live", "/v2/health/ready"})
+#: The page is the same for all; what it shows it asks for with a key.
+PAGE_PATHS = frozenset({"/", "/favicon.ico"})
+
+_log = logging.getLogger("arenite.serve")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a server allows."""
+
+    keys: tuple[str, ...] = ()  # of which a request must bring one; none: all are let in
+    origins: tuple[str, ...] = ()  # of pages in browsers that may ask; beside the server's own
+    hosts: tuple[str, ...] = ()  # names the server is reached by; beside addresses of this machine
+    timeout: float = 600.0  # seconds from a request to the end of its answer
+    json_logs: bool = False
+
+
+class Guard:
+    """The outermost layer of the app."""
+
+    def __init__(
+        self,
+        app: App,
+        rules: Rules,
+        metrics: Metrics,
+        error_body: Callable[[str, ApiError], dict[str, Any]],
+    ) -> None:
+        self._app = app
+        self._rules = rules
+        self._metrics = metrics
+        self._error_body = error_body
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = Exchange(scope, send, self._cors(scope))
+        try:
+            self._check(scope)
+            if scope["method"] == "OPTIONS" and exchange.cors:
+                await exchange.answer(204, b"")
+            else:
+                async with asyncio.timeout(self._rules.timeout):
+                    await self._app(scope, receive, exchange.send)
+        except ApiError as problem:
+            await self._tell(exchange, problem)
+        except AreniteError as problem:
+            await self._tell(exchange, api_error(problem))
+        except TimeoutError:
+            limit = f"{self._rules.timeout:g} s"
+            await self._tell(exchange, ApiError(504, f"the answer took longer than {limit}"))
+        except Exception:
+            _log.exception("request %s failed", exchange.id)
+            await self._tell(exchange, ApiError(500, f"request {exchange.id} failed; see the log"))
+        finally:
+            self._record(exchange)
+
+    def _check(self, scope: Message) -> None:
+        headers = dict(scope["headers"])
+        host = headers.get(b"host", b"").decode("latin-1")
+        if not self._is_known(host):
+            # A page elsewhere can have its own name point here; its browser would let it read.
+            raise ApiError(403, f"this server is not called {host[:100]!r}; start it with --host-name")
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if origin and not self._may_ask(origin, host):
+            raise ApiError(403, f"pages of {origin[:100]!r} may not ask; start the server with --cors")
+        path = scope["path"]
+        if self._rules.keys and path not in OPEN_PATHS | PAGE_PATHS and scope["method"] != "OPTIONS":
+            self._check_key(headers)
+
+    def _check_key(self, headers: dict[bytes, bytes]) -> None:
+        given = headers.get(b"authorization", b"")
+        kind, _, key = given.partition(b" ")
+        key = key.strip() if kind.lower() == b"bearer" else headers.get(b"x-api-key", b"")
+        # All are compared, each in a time that does not tell how much of it is right.
+        if not any([hmac.compare_digest(key, own.encode()) for own in self._rules.keys]):
+            raise ApiError(
+                401,
+                "an API key is needed: Authorization: Bearer KEY, with one of the server's",
+                code="invalid_api_key",
+            )
+
+    def _is_known(self, host: str) -> bool:
+        name = host.rsplit("]", 1)[0].lstrip("[") if host.startswith("[") else host.split(":")[0]
+        if not name or name.lower() in ("localhost", *(one.lower() for one in self._rules.hosts)):
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+    def _may_ask(self, origin: str, host: str) -> bool:
+        own = (f"http://{host}", f"https://{host}")
+        return origin in (*own, *self._rules.origins) or "*" in self._rules.origins
+
+    def _cors(self, scope: Message) -> list[tuple[bytes, bytes]]:
+        origin = dict(scope["headers"]).get(b"origin", b"").decode("latin-1")
+        if not origin or not self._rules.origins:
+            return []
+        if origin not in self._rules.origins and "*" not in self._rules.origins:
+            return []
+        return [
+            (b"access-control-allow-origin", origin.encode("latin-1")),
+            (b"access-control-allow-headers", b"authorization, content-type, x-api-key"),
+            (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+            (b"vary", b"Origin"),
+        ]
+
+    async def _tell(self, exchange: Exchange, problem: ApiError) -> None:
+        exchange.problem = problem.message
+        if exchange.status is not None:
+            return  # the answer has begun: what is wrong was told in it, or the client is gone
+        content = json.dumps(self._error_body(exchange.path, problem)).encode()
+        headers = [(b"content-type", b"application/json")]
+        if problem.retry_after is not None:
+            headers.append((b"retry-after", str(problem.retry_after).encode()))
+        await exchange.answer(problem.status, content, headers)
+
+    def _record(self, exchange: Exchange) -> None:
+        seconds = time.perf_counter() - exchange.started
+        status = exchange.status or 499
+        self._metrics.request(exchange.path, status, seconds)
+        told: dict[str, Any] = {
+            "id": exchange.id,
+            "method": exchange.method,
+            "path": exchange.path[:200],
+            "status": status,
+            "seconds": round(seconds, 4),
+        }
+        if exchange.problem:
+            told["error"] = exchange.problem[:300]
+        # As JSON no character of a path or a message can do anything to a terminal or a log.
+        line = json.dumps(told)
+        if not self._rules.json_logs:
+            line = f"{told['method']} {json.dumps(told['path'])} {status} {seconds:.3f} s"
+            line += f" {json.dumps(told['error'])}" if exchange.problem else ""
+        _log.info("%s", line)
+
+
+class Exchange:
+    """One request and the answer to it."""
+
+    def __init__(self, scope: Message, send: Send, cors: list[tuple[bytes, bytes]]) -> None:
+        self.id = secrets.token_hex(8)
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.started = time.perf_counter()
+        self.status: int | None = None
+        self.problem = ""
+        self.cors = cors
+        self._send = send
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [
+                *message.get("headers", ()),
+                *self.cors,
+                (b"x-request-id", self.id.encode()),
+                (b"x-content-type-options", b"nosniff"),
+            ]
+        await self._send(message)
+
+    async def answer(
+        self, status: int, content: bytes, headers: list[tuple[bytes, bytes]] | None = None
+    ) -> None:
+        length = (b"content-length", str(len(content)).encode())
+        await self.send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [*(headers or ()), length],
+            }
+        )
+        await self._send({"type": "http.response.body", "body": content})

@@ -1,0 +1,319 @@
+"""Ollama's API: chat, generate, embed, and what tells of models.
+
+In: requests as the `ollama` package sends them. Out: objects, or streams of a line of JSON each.
+Fields that choose a model's files or how long it stays in memory are passed over: one model is
+here, and it stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from arenite import __version__
+from arenite.serve import texts
+from arenite.serve.bodies import ApiError, Body
+from arenite.serve.connection import until_gone
+from arenite.serve.texts import Answer, TextRequest
+from arenite.serve.tool_calls import CallReader, ToolCall
+
+if TYPE_CHECKING:
+    from arenite.serve.engine import Piece
+    from arenite.serve.served import ServedText
+
+#: Options by their names here and in `Sampling`.
+SAMPLING = {
+    "temperature": "temperature",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "seed": "seed",
+    "repeat_penalty": "repetition_penalty",
+    "repeat_last_n": "penalty_window",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+}
+FINISH = {"stop": "stop", "length": "length", "context": "length", "cancelled": "stop"}
+MAX_INPUTS = 2048
+
+
+def routes(served: ServedText) -> list[Route]:
+    """What this API answers to."""
+    api = Ollama(served)
+    return [
+        Route("/api/version", api.version),
+        Route("/api/tags", api.tags),
+        Route("/api/ps", api.running),
+        Route("/api/show", api.show, methods=["POST"]),
+        Route("/api/chat", api.chat, methods=["POST"]),
+        Route("/api/generate", api.generate, methods=["POST"]),
+        Route("/api/embed", api.embed, methods=["POST"]),
+    ]
+
+
+def error_body(problem: ApiError) -> dict[str, Any]:
+    """An error as this API has it."""
+    return {"error": problem.message}
+
+
+class Ollama:
+    """The handlers, each for one route."""
+
+    def __init__(self, served: ServedText) -> None:
+        self.served = served
+
+    async def version(self, _: Request) -> Response:
+        return JSONResponse({"version": __version__})
+
+    async def tags(self, _: Request) -> Response:
+        return JSONResponse({"models": [self._model()]})
+
+    async def running(self, _: Request) -> Response:
+        model = self._model() | {
+            "expires_at": "9999-12-31T23:59:59Z",
+            "size_vram": 0,
+            "context_length": self.served.model.context,
+        }
+        return JSONResponse({"models": [model]})
+
+    async def show(self, request: Request) -> Response:
+        await self.served.body(request)
+        can = ["completion"] if self.served.makes_text else ["embedding"]
+        return JSONResponse(
+            {
+                "modelfile": "",
+                "parameters": "",
+                "template": self.served.template,
+                "details": self._details(),
+                "model_info": {
+                    "general.architecture": self.served.model.file.description.architecture,
+                    "context_length": self.served.model.context,
+                },
+                "capabilities": can,
+            }
+        )
+
+    def _model(self) -> dict[str, Any]:
+        return {
+            "name": self.served.name,
+            "model": self.served.name,
+            "modified_at": _time(self.served.created),
+            "size": self.served.model.file.nbytes,
+            "digest": "",
+            "details": self._details(),
+        }
+
+    def _details(self) -> dict[str, Any]:
+        family = self.served.model.file.description.architecture
+        form = "gguf" if self.served.model.file.gguf is not None else "safetensors"
+        return {
+            "parent_model": "",
+            "format": form,
+            "family": family,
+            "families": [family],
+            "parameter_size": "",
+            "quantization_level": "",
+        }
+
+    # Text.
+
+    async def chat(self, request: Request) -> Response:
+        body = await self.served.body(request)
+        if not body.get("messages"):
+            return JSONResponse(self._loaded({"message": {"role": "assistant", "content": ""}}))
+        wanted = await asyncio.to_thread(self._chat_request, body)
+        return await self._respond(request, body, Talk(self.served, wanted))
+
+    def _chat_request(self, body: Body) -> TextRequest:
+        messages = [_with_texts(message) for message in texts.messages_of(body)]
+        functions = texts.functions_of(body)
+        style = texts.tool_style(self.served.template, body) if functions else None
+        tools = [{"type": "function", "function": function} for function in functions]
+        tokens = self.served.chat_tokens(messages, tools)
+        return TextRequest(tokens, _sampling(body), tools=style)
+
+    async def generate(self, request: Request) -> Response:
+        body = await self.served.body(request)
+        for name in ("suffix", "images", "context"):
+            if body.get(name):
+                raise body.wrong(name, "nothing: this server does not know it")
+        if not body.get("prompt"):
+            return JSONResponse(self._loaded({"response": ""}))
+        wanted = await asyncio.to_thread(self._generate_request, body)
+        return await self._respond(request, body, Story(self.served, wanted))
+
+    def _generate_request(self, body: Body) -> TextRequest:
+        prompt = body.text("prompt")
+        if body.flag("raw") or not self.served.template:
+            return TextRequest(self.served.encoded(prompt), _sampling(body))
+        told = [{"role": "system", "content": body.text("system")}] if "system" in body else []
+        messages = [*told, {"role": "user", "content": prompt}]
+        return TextRequest(self.served.chat_tokens(messages), _sampling(body))
+
+    def _loaded(self, content: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a request that only asks for the model to be in memory."""
+        return {
+            "model": self.served.name,
+            "created_at": _time(),
+            **content,
+            "done": True,
+            "done_reason": "load",
+        }
+
+    async def _respond(self, request: Request, body: Body, reply: Talk | Story) -> Response:
+        reply.begin()
+        if body.flag("stream", usual=True):
+            return StreamingResponse(_lines(reply), media_type="application/x-ndjson")
+        whole = await until_gone(request, reply.whole(), reply.cancel)
+        return JSONResponse(whole)
+
+    # Embeddings.
+
+    async def embed(self, request: Request) -> Response:
+        body = await self.served.body(request)
+        started = time.perf_counter_ns()
+        inputs = await asyncio.to_thread(self.served.prompts, body, "input", MAX_INPUTS)
+        rows = await self.served.embed(inputs, truncate=body.flag("truncate", usual=True))
+        return JSONResponse(
+            {
+                "model": self.served.name,
+                "embeddings": [[float(value) for value in row] for row in rows],
+                "total_duration": time.perf_counter_ns() - started,
+                "load_duration": 0,
+                "prompt_eval_count": sum(map(len, inputs)),
+            }
+        )
+
+
+class Story:
+    """The text that goes on from a prompt, whole or as a stream."""
+
+    def __init__(self, served: ServedText, request: TextRequest) -> None:
+        self.served = served
+        self.request = request
+        self.answer: Answer | None = None
+        self.started = time.perf_counter_ns()
+
+    def begin(self) -> None:
+        self.answer = Answer(self.served.engine, self.request)
+
+    def cancel(self) -> None:
+        if self.answer is not None:
+            self.answer.cancel()
+
+    def content(self, text: str, calls: list[ToolCall]) -> dict[str, Any]:
+        """What this kind of answer calls its text."""
+        return {"response": text}
+
+    async def parts(self) -> AsyncIterator[dict[str, Any]]:
+        """The answer as it comes; the last part has what it took."""
+        assert self.answer is not None
+        tools = self.request.tools
+        reader = None if tools is None else CallReader(tools)
+        async for piece in self.answer.pieces():
+            text = piece.text if reader is None else reader.push(piece.text)
+            calls: list[ToolCall] = []
+            if piece.finish is not None and reader is not None:
+                rest, calls = reader.finish()
+                text += rest
+            if text or calls:
+                yield self.object(text, calls) | {"done": False}
+            if piece.finish is not None:
+                yield self.object("", []) | self.end(piece)
+
+    async def whole(self) -> dict[str, Any]:
+        """All of it in one object."""
+        parts = [part async for part in self.parts()]
+        text, calls = "", []
+        for part in parts:
+            content = part.get("message", part)
+            text += content.get("content", content.get("response", ""))
+            calls += content.get("tool_calls", [])
+        last = parts[-1]
+        if "message" in last:
+            last["message"]["content"] = text
+            if calls:
+                last["message"]["tool_calls"] = calls
+        else:
+            last["response"] = text
+        return last
+
+    def object(self, text: str, calls: list[ToolCall]) -> dict[str, Any]:
+        return {
+            "model": self.served.name,
+            "created_at": _time(),
+            **self.content(text, calls),
+        }
+
+    def end(self, piece: Piece) -> dict[str, Any]:
+        """Why the answer ended and what it took, times in nanoseconds."""
+        stats = piece.stats
+        assert stats is not None
+        return {
+            "done": True,
+            "done_reason": FINISH[piece.finish or "stop"],
+            "total_duration": time.perf_counter_ns() - self.started,
+            "load_duration": 0,
+            "prompt_eval_count": stats.prompt_tokens,
+            "prompt_eval_duration": int(stats.prompt_seconds * 1e9),
+            "eval_count": stats.generated_tokens,
+            "eval_duration": int(stats.generation_seconds * 1e9),
+        }
+
+
+class Talk(Story):
+    """The answer to a conversation."""
+
+    def content(self, text: str, calls: list[ToolCall]) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": text}
+        if calls:
+            message["tool_calls"] = [
+                {"function": {"name": call.name, "arguments": call.arguments}} for call in calls
+            ]
+        return {"message": message}
+
+
+async def _lines(reply: Story) -> AsyncIterator[bytes]:
+    try:
+        async for part in reply.parts():
+            yield json.dumps(part, ensure_ascii=False).encode() + b"\n"
+    except ApiError as problem:
+        yield json.dumps(error_body(problem)).encode() + b"\n"
+    finally:
+        reply.cancel()
+
+
+def _sampling(body: Body) -> Any:
+    options = body.object("options") or Body({}, "options.")
+    form = body.get("format")
+    if form not in (None, "", "json") and not isinstance(form, dict):
+        raise body.wrong("format", '"json" or a JSON schema')
+    limit = options.whole("num_predict", -2, 2**31)
+    return texts.sampling_of(
+        options,
+        SAMPLING,
+        stop=options.texts("stop", texts.MAX_STOPS),
+        max_tokens=limit if limit is not None and limit > 0 else None,
+        json_schema={"type": "object"} if form == "json" else (form or None),
+    )
+
+
+def _with_texts(message: dict[str, Any]) -> dict[str, Any]:
+    """Calls of a message as templates know them: each a function with its arguments."""
+    calls = message.get("tool_calls")
+    if isinstance(calls, list):
+        message["tool_calls"] = [{"type": "function", **call} for call in calls]
+    return message
+
+
+def _time(seconds: float | None = None) -> str:
+    when = datetime.now(UTC) if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return when.isoformat().replace("+00:00", "Z")

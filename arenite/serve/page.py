@@ -1,0 +1,31 @@
+"""The page at `/`: a chat, and the machine at work beside it, as one HTML file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arenite.memory.svg import REGION_MEANINGS
+from arenite.show import document, read_part
+
+if TYPE_CHECKING:
+    from arenite.serve.served import Served
+
+STYLES = ("page.css", "serve.css")
+SCRIPTS = ("elements.js", "markdown.js", "chat.js", "serve.js")
+
+
+def page(served: Served) -> str:
+    """The page of what is served; what changes it asks the server for."""
+    regions = [
+        {"name": name, "about": REGION_MEANINGS.get(name, name), "nbytes": region.nbytes}
+        for name, region in served.plan.regions.items()
+        if region.nbytes
+    ]
+    data = {
+        "name": served.name,
+        "chats": served.makes_text,
+        "about": served.about,
+        "memory": {"total": served.plan.total_nbytes, "regions": regions},
+    }
+    styles, scripts = map(read_part, STYLES), map(read_part, SCRIPTS)
+    return document(served.name, data, styles, scripts, connects=True)

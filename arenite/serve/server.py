@@ -1,0 +1,90 @@
+"""The server: an app on a socket, until it is told to end.
+
+It listens on this machine alone unless told otherwise, and elsewhere only with keys. Told to end,
+it takes no more requests, lets those that run finish for a while, then closes what is left.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from arenite.errors import InvalidArgument
+from arenite.serve.guard import App, Rules
+
+#: Seconds that running requests have to finish once the server is told to end.
+GRACE_SECONDS = 10
+#: Seconds a connection may be silent between two requests.
+KEEP_ALIVE_SECONDS = 30
+#: Connections at once; what is over it is told to come back.
+MAX_CONNECTIONS = 1024
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a server on this address is reached from this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_exposure(host: str, rules: Rules, *, open_to_all: bool) -> None:
+    """InvalidArgument where others could reach the server and no key keeps them out."""
+    if not is_loopback(host) and not rules.keys and not open_to_all:
+        raise InvalidArgument(
+            f"others could reach a server on {host}, and no API key keeps them out; pass "
+            "--api-keys FILE, or --open to let everyone in"
+        )
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens; InvalidArgument where the address can't be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(128)
+    except (OSError, OverflowError) as error:
+        bound.close()
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InvalidArgument(
+            f"can't listen on {host} port {port}: {reason}; choose another --port"
+        ) from None
+    return bound
+
+
+def run(app: App, bound: socket.socket, *, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Serve until SIGINT or SIGTERM."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        h11_max_incomplete_event_size=64 * 1024,
+        http="h11",
+        ws="none",
+    )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    server = _Server(config, on_ready)
+    server.run(sockets=[bound])
+
+
+class _Server(uvicorn.Server):
+    """Tells when it listens."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()

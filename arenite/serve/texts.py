@@ -1,0 +1,154 @@
+"""Texts: what the APIs that make text share, from a client's fields to the pieces of an answer.
+
+In: a checked body. Out: a `TextRequest` for the engine, and `Answer`s: texts in the making as the
+event loop sees them. An answer that nobody reads any more gives its place up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from arenite.errors import AreniteError
+from arenite.generate.sampling import MAX_SEED, Sampling
+from arenite.serve.bodies import ApiError, Body, api_error
+from arenite.serve.tool_calls import ToolStyle, style_of
+
+if TYPE_CHECKING:
+    from arenite.serve.engine import Engine, Piece
+
+MAX_MESSAGES = 4096
+MAX_STOPS = 16
+MAX_TOOLS = 128
+MAX_TOP_LOGPROBS = 20
+MAX_ANSWERS = 16  # to one request
+
+
+@dataclass(frozen=True)
+class TextRequest:
+    """One text to make, or several that begin alike."""
+
+    tokens: list[int]
+    sampling: Sampling
+    n_answers: int = 1
+    n_logprobs: int | None = None  # likeliest tokens told beside each; None: nothing is told
+    tools: ToolStyle | None = None
+    messages: Sequence[Mapping[str, Any]] = field(default=())
+
+
+class Answer:
+    """A text in the making."""
+
+    def __init__(self, engine: Engine, request: TextRequest, number: int = 0) -> None:
+        loop = asyncio.get_running_loop()
+        self._arrived: asyncio.Queue[Piece | BaseException] = asyncio.Queue()
+
+        def deliver(piece: Piece | BaseException) -> None:
+            loop.call_soon_threadsafe(self._arrived.put_nowait, piece)
+
+        sampling = request.sampling
+        if number and sampling.seed is not None:
+            sampling = replace(sampling, seed=(sampling.seed + number) % (MAX_SEED + 1))
+        self._ticket = engine.submit(
+            request.tokens, sampling, n_logprobs=request.n_logprobs, deliver=deliver
+        )
+
+    async def pieces(self) -> AsyncIterator[Piece]:
+        """What there is of it, as it comes; the last piece says why it ended."""
+        try:
+            while True:
+                piece = await self._arrived.get()
+                if isinstance(piece, AreniteError):
+                    raise api_error(piece)
+                if isinstance(piece, BaseException):
+                    raise piece
+                yield piece
+                if piece.finish is not None:
+                    return
+        finally:
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Nobody wants the rest; nothing happens where it is complete."""
+        self._ticket.cancel()
+
+
+def answers(engine: Engine, request: TextRequest) -> list[Answer]:
+    """All answers to a request, or none: what does not fit is told before any begins."""
+    made: list[Answer] = []
+    try:
+        for number in range(request.n_answers):
+            made.append(Answer(engine, request, number))
+    except BaseException:
+        for answer in made:
+            answer.cancel()
+        raise
+    return made
+
+
+def sampling_of(body: Body, names: Mapping[str, str], **more: Any) -> Sampling:
+    """How tokens are chosen, by the names that an API has for it."""
+    given = {ours: body.get(theirs) for theirs, ours in names.items() if theirs in body}
+    given |= {name: value for name, value in more.items() if value is not None}
+    try:
+        return Sampling(**given)
+    except AreniteError as problem:
+        raise api_error(problem) from None
+
+
+def messages_of(body: Body) -> list[dict[str, Any]]:
+    """The conversation, each content one text."""
+    found = body.objects("messages", MAX_MESSAGES)
+    if not found:
+        raise body.wrong("messages", "a list with at least one message")
+    return [_message(message) for message in found]
+
+
+def _message(message: Body) -> dict[str, Any]:
+    plain = {name: value for name, value in message.plain().items() if value is not None}
+    plain["role"] = message.text("role")
+    content = message.get("content")
+    if isinstance(content, list):
+        parts = message.objects("content", MAX_MESSAGES)
+        for part in parts:
+            if part.get("type") not in ("text", "input_text", "refusal"):
+                raise part.wrong("type", 'a part of type "text": this model reads nothing else')
+        content = "".join(part.text("text", "") for part in parts)
+    elif content is not None and not isinstance(content, str):
+        raise message.wrong("content", "a text or a list of parts")
+    plain["content"] = content or ""
+    if plain.get("images"):
+        raise message.wrong("images", "no image: this model reads text alone")
+    return plain
+
+
+def functions_of(body: Body) -> list[dict[str, Any]]:
+    """The functions that a model may call, checked."""
+    found = []
+    for tool in body.objects("tools", MAX_TOOLS):
+        if tool.text("type", "function") != "function":
+            raise tool.wrong("type", '"function"')
+        function = tool.object("function")
+        if function is None:
+            raise tool.wrong("function", "an object with a name")
+        function.text("name")
+        function.object("parameters")
+        found.append(function.plain())
+    return found
+
+
+def tool_style(template: str, body: Body) -> ToolStyle:
+    """How the model writes calls; ApiError where its template has no place for tools."""
+    style = style_of(template)
+    if style is None:
+        raise ApiError(
+            400,
+            "tools are given, and the chat template of this model knows none",
+            field=body.name_of("tools"),
+        )
+    return style
+
+
+Prepare = Callable[[], TextRequest]
