@@ -58,8 +58,13 @@ def chosen_context(
 
     def find() -> str:
         def planned(file: LanguageFile, context: int) -> MemoryPlan:
-            sizes = {"context": context, "block": min(block, context), "sessions": sessions}
-            recipe = file.recipe(kv=kv, offloaded=offloaded, **sizes)
+            recipe = file.recipe(
+                context=context,
+                block=min(block, context),
+                kv=kv,
+                sessions=sessions,
+                offloaded=offloaded,
+            )
             return plan_graph(interface_of(recipe), options)
 
         return str(_search(file, planned, memory, kv, least, most))

@@ -1,8 +1,10 @@
 """Attention written out, for back ends without a kernel for it: matmul, mask, softmax in float32,
-matmul; and without copies of keys that heads share, for those that have one."""
+matmul; over keys that are gathered from their pages; and without copies of keys that heads share,
+for those that have a kernel."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from arenite.dtype import BY_NAME
@@ -13,14 +15,17 @@ from arenite.ir.compose.basic import (
     cast,
     div,
     expand_dims,
+    iota,
     mul,
+    permute,
     reshape,
     sub,
     where,
 )
 from arenite.ir.dim import Dim, bounds
 from arenite.ir.node import Node
-from arenite.ir.ops.attention import heads_a_group, operands
+from arenite.ir.ops.attention import Operands, heads_a_group, operands
+from arenite.ir.ops.attention_pages import pages_operands
 from arenite.ir.ops.define import BOOL, INT32, INT64, make
 from arenite.ir.ops.sources import size
 
@@ -50,6 +55,37 @@ def _uncopied(node: Node) -> Node:
     if one.shape != (*batch, groups, 1, length, width):
         return node
     return make("reshape", one, shape=(*batch, groups, length, width))
+
+
+def gathered(node: Node, rule: Callable[[Node], Node]) -> Node:
+    """An attention over pages as one over all keys that each row may see, which it copies; that
+    one as a rule has it."""
+    given, page = pages_operands(node.inputs), node.attr("page")
+    of_row = make("gather", given.table, given.text, axis=0)
+    rows, n_pages = of_row.shape
+    starts = mul(expand_dims(of_row, 2), page)
+    places = add(starts, reshape(iota(page, of_row.dtype), (1, 1, page)))
+    places = reshape(places, (rows, n_pages * page))
+    values = given.values
+    k, v = (permute(make("gather", x, places, axis=0), (0, 2, 1, 3)) for x in (values.k, values.v))
+    scales = [
+        permute(make("gather", x, places, axis=0), (0, 2, 1))
+        for x in (values.k_scale, values.v_scale)
+        if x is not None
+    ]
+    keys = iota(n_pages * page, given.position.dtype)
+    # A position that is not there is an error, as a page is.
+    position = reshape(make("gather", keys, given.position, axis=0), (rows, 1))
+    key = reshape(keys, (1, n_pages * page))
+    seen = binary("le", key, position)
+    if node.attr("window"):
+        near = binary("lt", sub(position, key), node.attr("window"))
+        seen = binary("and", seen, near)
+    mask = reshape(seen, (rows, 1, 1, n_pages * page))
+    whole = Operands(expand_dims(values.q, 2), k, v, mask, *scales)
+    scale = node.attr("scale")
+    made = make("attention", *whole.inputs, scale=scale, causal=False, offset=0, window=0)
+    return reshape(rule(made), node.shape)
 
 
 def written_out(node: Node) -> Node:
@@ -112,4 +148,6 @@ def _scaled(x: Node, scales: Node) -> Node:
 
 def plain_attention(node: Node) -> Node:
     """Attention in products, masks and softmax, for back ends without a kernel of it."""
+    if node.op == "attention_pages":
+        return gathered(node, plain_attention)
     return written_out(with_shared_heads(node)) if node.op == "attention" else node

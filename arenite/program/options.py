@@ -17,12 +17,16 @@ _SIZE = r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([kmgt]?)(?:i?b)?\s*"
 class Options(NamedTuple):
     """`memory` is the most bytes a program may take in all, inputs and outputs among them; `plan`
     what its plan is made for, "memory" or "concurrency"; `winograd` whether convolutions may be
-    done by that method; `device` what it runs on."""
+    done by that method; `device` what it runs on. With `same_sums` a row of a product is added up
+    in the same order whatever the number of rows. With `fixed_places` values lie where the plan for
+    the largest sizes has them, so that other sizes are bound in no time."""
 
     memory: int | None = None
     plan: str = MEMORY
     winograd: bool = True
     device: str = "cpu"
+    same_sums: bool = False
+    fixed_places: bool = False
 
 
 #: Nothing was asked for.

@@ -47,7 +47,7 @@ def _rows(update: Node) -> list[Dim]:
     """The first and the last element that are replaced; nothing where they are not known."""
     _, rows, start = update.inputs
     axis = update.attr("axis")
-    if start.op != "full":
+    if start.op != "full" or start.ndim:
         return []
     at, last = start.attr("value"), start.attr("value") + rows.shape[axis] - 1
     if not (known_le(0, at) and known_le(at, last) and known_le(last + 1, update.shape[axis])):

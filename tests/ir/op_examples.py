@@ -189,6 +189,18 @@ NEUTRAL_EXAMPLES: dict[str, Callable[[], Node]] = {
         offset=2,
         window=0,
     ),
+    "attention_pages": lambda: make(
+        "attention_pages",
+        x(5, 4, 8),
+        x(96, 2, 8, index=1),
+        x(96, 2, 3, index=2),
+        constant(np.array([[4, 1, 0], [5, 2, 3]])),
+        constant(np.array([1, 0, 0, 1, 1])),
+        constant(np.array([0, 15, 16, 47, 40])),
+        scale=0.5,
+        window=20,
+        page=16,
+    ),
     "conv": lambda: make("conv", x(2, 4, 5, 6), x(6, 2, 3, 2, index=1), groups=2, **_CONV),
     "conv_transpose": lambda: make(
         "conv_transpose",

@@ -111,6 +111,34 @@ def test_update_slice_is_a_loop_over_rows() -> None:
         np.testing.assert_array_equal(made, expected)
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_rows_go_each_where_its_own_start_says(axis: int) -> None:
+    rng = np.random.default_rng(axis)
+    shape = [4, 5, 6]
+    data = rng.standard_normal(shape).astype(np.float32)
+    starts = rng.permutation(shape[axis])[:3]
+    shape[axis] = 3
+    rows = rng.standard_normal(shape).astype(np.float32)
+    expected = data.copy()
+    for k, start in enumerate(starts):
+        at: list[Any] = [slice(None)] * 3
+        at[axis] = start
+        expected[tuple(at)] = np.take(rows, k, axis)
+    inputs = (x(4, 5, 6), x(*shape, index=1), x(3, index=2, dtype=I64))
+    graph = Graph.of([make("update_slice", *inputs, axis=axis)])
+    [made] = ir.evaluate(graph, [data, rows, starts])
+    np.testing.assert_array_equal(made, expected)
+
+
+def test_a_start_of_its_own_outside_is_an_error() -> None:
+    inputs = (x(4, 2), x(2, 2, index=1), x(2, index=2, dtype=I64))
+    node = make("update_slice", *inputs, axis=0)
+    zeros = np.zeros((4, 2), np.float32)
+    for starts in ([0, 4], [-1, 2]):
+        with pytest.raises(IndexOutOfRange, match=r"not within 0\.\.3 of axis 0"):
+            ir.evaluate(Graph.of([node]), [zeros, zeros[:2], np.array(starts)])
+
+
 @pytest.mark.parametrize("start", [-1, 3, 2**63 - 1])
 def test_rows_outside_are_an_error(start: int) -> None:
     node = make("update_slice", x(4, 2), x(2, 2, index=1), x(index=2, dtype=I64), axis=0)

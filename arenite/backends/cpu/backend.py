@@ -41,8 +41,10 @@ class CpuBackend(Backend):
         return compiler_identity(), host_identity()
 
     def ways(self, options: Options) -> tuple[tuple[Pass, ...], ...]:
-        from arenite.backends.cpu.passes import IN_PLACE, PASSES, WITHOUT_WINOGRAD
+        from arenite.backends.cpu.passes import IN_PLACE, PASSES, SAME_SUMS, WITHOUT_WINOGRAD
 
+        if options.same_sums:
+            return (SAME_SUMS,)
         # Winograd needs register tiles, and larger weights; panels memory beside that of a file.
         ways = (PASSES, WITHOUT_WINOGRAD, IN_PLACE)
         return ways if options.winograd and self.target.has_fma else ways[1:]

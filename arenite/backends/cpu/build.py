@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import arenite.backends.cpu.attention.build as attention
+import arenite.backends.cpu.attention.pages as attention_pages
 import arenite.backends.cpu.blocks.build as blocks
 import arenite.backends.cpu.blocks.experts as experts
 import arenite.backends.cpu.blocks.load as block_values
@@ -31,6 +32,7 @@ Build: TypeAlias = Callable[[Kernel, Target, str], Built | None]
 #: By the op of the first stage.
 BUILDERS: dict[str, Build] = {
     **attention.BUILDERS,
+    **attention_pages.BUILDERS,
     **block_values.BUILDERS,
     **blocks.BUILDERS,
     **byte_products.BUILDERS,

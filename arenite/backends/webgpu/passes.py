@@ -7,7 +7,7 @@ import logging
 from arenite.backends.webgpu.attention import why_written_out
 from arenite.backends.webgpu.ops import joined_products
 from arenite.ir.node import Node
-from arenite.passes.attention import with_shared_heads, written_out
+from arenite.passes.attention import gathered, with_shared_heads, written_out
 from arenite.passes.factors import narrow_factors
 from arenite.passes.plain_blocks import plain_blocks
 from arenite.passes.rewrite import Pass
@@ -20,6 +20,8 @@ log = logging.getLogger("arenite.passes")
 
 def attention(node: Node) -> Node:
     """An attention as its kernel takes it, or written out; all else as it is."""
+    if node.op == "attention_pages":
+        return gathered(node, attention)
     if node.op != "attention":
         return node
     node = with_shared_heads(node)

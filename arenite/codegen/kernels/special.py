@@ -183,33 +183,40 @@ LONG_ROW = 64
 
 
 def _update_slice(draft: RowKernel) -> Built:
-    """Rows are those that are put in, or, where they are short, all of them at a point of `before`.
-    Where the result has other bytes than the data, points of `before`, each copied first."""
+    """Rows are those that are put in, or, where they are short and side by side, all of them at a
+    point of `before`. Where the result has other bytes than the data, points of `before`, each
+    copied first."""
     data, rows, start = draft.node.inputs
     axis = draft.node.attr("axis")
     before, size, after = _of_whole_elements(data, axis)
     count, at = rows.shape[axis], _AT
-    found: ir.Block = (
-        ir.Let("at", draft.index(start, ir.index(0))),
-        ir.Let("inside", (at >= 0) & (at <= index_expr(size - count))),
-        ir.Require(_INSIDE, _OUT_OF_RANGE),
-    )
 
-    def put(point: ir.Expr, row: ir.Expr, n: Dim) -> ir.For:
+    def put(point: ir.Expr, row: ir.Expr, n: Dim = after) -> ir.Block:
         """`n` elements from a row on."""
-        target = (point * index_expr(size) + _AT + row) * index_expr(after) + _V
+        target_row: ir.Expr = at
+        if start.ndim:
+            found = _found(draft.index(start, row), size)
+        else:
+            inside = (at >= 0) & (at <= index_expr(size - count))
+            found = (
+                ir.Let("at", draft.index(start, ir.index(0))),
+                ir.Let("inside", inside),
+                ir.Require(_INSIDE, _OUT_OF_RANGE),
+            )
+            target_row = at + row
+        target = (point * index_expr(size) + target_row) * index_expr(after) + _V
         source = (point * index_expr(count) + row) * index_expr(after) + _V
         store = ir.Store("out0", target, draft.load(rows, source), _INSIDE)
-        return loop("v", n, store, vector=n != 1)
+        return *found, loop("v", n, store, vector=n != 1)
 
     if not draft.kernel.overwrites:
-        each = loop("k", count, *found, put(_ROW, _K, after), vector=False)
+        each = loop("k", count, *put(_ROW, _K), vector=False)
         body = (_copied(draft, data, size * after), each)
         return draft.finish(before, (size + count) * after, body)
-    if bounds(after)[1] >= LONG_ROW:
-        n_rows, row = before * count, _ROW % index_expr(count)
-        return draft.finish(n_rows, after, (*found, put(_ROW // index_expr(count), row, after)))
-    return draft.finish(before, count * after, (*found, put(_ROW, ir.index(0), count * after)))
+    if start.ndim or bounds(after)[1] >= LONG_ROW:
+        row = _ROW % index_expr(count)
+        return draft.finish(before * count, after, put(_ROW // index_expr(count), row))
+    return draft.finish(before, count * after, put(_ROW, ir.index(0), count * after))
 
 
 def _transfer(draft: RowKernel) -> Built:

@@ -195,8 +195,7 @@ class ModelBuilder:
             if "rope_freqs.weight" in self.weights:
                 divisors = self.weight("rope_freqs", rope.size // 2)
                 steps = basic.div(steps, basic.cast(divisors, F32))
-            place = basic.add(basic.iota(self.rows, self.index), self.position)
-            places = basic.reshape(basic.cast(place, F32), (self.rows, 1, 1))
+            places = basic.reshape(basic.cast(self.row_positions(), F32), (self.rows, 1, 1))
             angles = basic.mul(places, basic.reshape(steps, (1, 1, rope.size // 2)))
             cos, sin = (basic.unary(name, angles) for name in ("cos", "sin"))
             if rope.magnitude() != 1:
@@ -204,23 +203,18 @@ class ModelBuilder:
             self._turn = (cos, sin)
         return self._turn
 
+    def row_positions(self) -> Node:
+        """The position of each token."""
+        return basic.add(basic.iota(self.rows, self.index), self.position)
+
     # Attention.
 
     def attend(self, layer: int, q: Node, k: Node, v: Node) -> Node:
         """Of q[tokens, heads, size] over the new k and v and those of earlier tokens: rows."""
-        scales: list[Node | None] = [None, None]
-        if self.kv == INT8:
-            (k, k_scale), (v, v_scale) = (neural.quantised_rows(x, F16) for x in (k, v))
-            scales = [
-                basic.permute(self._kept(f"{name}{layer}_scale", x), (1, 0))
-                for name, x in (("k", k_scale), ("v", v_scale))
-            ]
-        else:
-            k, v = (basic.cast(x, self.kv) for x in (k, v))
-        keys, values = (
-            basic.permute(self._kept(f"{name}{layer}", x), (1, 0, 2))
-            for name, x in (("k", k), ("v", v))
-        )
+        kept = self.kept_rows(layer, k, v)
+        keys, values = (basic.permute(x, (1, 0, 2)) for x in kept[:2])
+        scales = [basic.permute(x, (1, 0)) for x in kept[2:]]
+        k_scale, v_scale = scales or (None, None)
         seen = neural.attention(
             basic.permute(q, (1, 0, 2)),
             keys,
@@ -228,12 +222,24 @@ class ModelBuilder:
             causal=True,
             offset=keys.shape[1] - self.rows,
             window=self.description.window_of(layer),
-            k_scale=scales[0],
-            v_scale=scales[1],
+            k_scale=k_scale,
+            v_scale=v_scale,
         )
         return self.labelled(self._as_rows(seen), f"blk.{layer}.attn")
 
-    def _kept(self, name: str, rows: Node) -> Node:
+    def kept_rows(self, layer: int, k: Node, v: Node) -> list[Node]:
+        """Keys and values, the new ones among them, as they are kept; behind them their scales,
+        where there are such."""
+        scales: dict[str, Node] = {}
+        if self.kv == INT8:
+            (k, k_scale), (v, v_scale) = (neural.quantised_rows(x, F16) for x in (k, v))
+            scales = {f"k{layer}_scale": k_scale, f"v{layer}_scale": v_scale}
+        else:
+            k, v = (basic.cast(x, self.kv) for x in (k, v))
+        parts = {f"k{layer}": k, f"v{layer}": v} | scales
+        return [self.kept(name, rows) for name, rows in parts.items()]
+
+    def kept(self, name: str, rows: Node) -> Node:
         """The rows of a state up to the new ones, which are written to it."""
         shape = (self.context, *rows.shape[1:])
         state = make("state", name=name, shape=shape, dtype=rows.dtype, copies=self.sessions)

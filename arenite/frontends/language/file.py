@@ -14,6 +14,7 @@ from arenite.frontends.stored import StoredTensor, quoted
 if TYPE_CHECKING:
     from arenite.dtype import DType
     from arenite.frontends.gguf import GgufFile
+    from arenite.frontends.language.batch import Pool
     from arenite.ir.graph import Graph
 
 #: By an architecture's name in files: the module here, and its function of the same name, that
@@ -86,13 +87,21 @@ class LanguageFile(NamedTuple):
         kv: DType,
         sessions: int = 1,
         offloaded: bool = False,
+        pool: Pool | None = None,
     ) -> Recipe:
         """How a graph of the model is made. Of text: of a block of tokens and the position of the
         first it makes the logits after the last token, and keys and values of up to `context`
         tokens are states, with a copy for each of `sessions` texts. Of embeddings: of all tokens of
-        one text it makes one row. `offloaded`: for a device with memory of its own."""
+        one text it makes one row. `offloaded`: for a device with memory of its own. With a `pool`
+        blocks are of many texts, of which pages of it hold keys and values."""
         return Recipe(
-            self, context=context, block=block, kv=kv, sessions=sessions, offloaded=offloaded
+            self,
+            context=context,
+            block=block,
+            kv=kv,
+            sessions=sessions,
+            offloaded=offloaded,
+            pool=pool,
         )
 
     def graph(self, *, context: int, block: int, kv: DType) -> Graph:

@@ -7,13 +7,14 @@ the file says of the model and on names, shapes and types of tensors; on no cont
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from arenite.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from arenite.dtype import DType
+    from arenite.frontends.language.batch import Pool
     from arenite.frontends.language.file import LanguageFile
     from arenite.ir.data import BufferSource
     from arenite.ir.graph import Graph
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 class Recipe:
     """`block` is the most tokens that come in at once, `kv` what keys and values are kept as,
     `sessions` of how many texts they are kept at the same time. `offloaded` is for a device with
-    memory of its own: see `ModelBuilder`."""
+    memory of its own: see `ModelBuilder`. With a `pool` blocks are of many texts: see
+    `BatchBuilder`."""
 
     def __init__(
         self,
@@ -33,8 +35,9 @@ class Recipe:
         kv: DType,
         sessions: int = 1,
         offloaded: bool = False,
+        pool: Pool | None = None,
     ) -> None:
-        if not 1 <= block <= context:
+        if block < 1 or (pool is None and block > context):
             raise InvalidArgument(f"blocks of {block} tokens do not fit a context of {context}")
         self.file = file
         self.context = context
@@ -42,22 +45,27 @@ class Recipe:
         self.kv = kv
         self.sessions = sessions
         self.offloaded = offloaded
+        self.pool = pool
         self._names: dict[int, str] = {}
 
     @cached_property
     def key(self) -> str:
         """Everything that decides the graph."""
         sizes = (self.context, self.block, self.kv.name, self.sessions, self.offloaded)
-        return repr((self.file.key, *sizes))
+        return repr((self.file.key, *sizes, self.pool))
 
     def build(self) -> Graph:
         """The graph; InvalidFile where the file lacks something that it needs."""
+        from arenite.frontends.language.batch import BatchBuilder
         from arenite.frontends.language.builder import ModelBuilder
         from arenite.frontends.language.graphs import embedding_graph, text_graph
         from arenite.frontends.language.weights import Weights
 
         weights = Weights(self.file.path, self.file.tensors)
-        builder = ModelBuilder(
+        make: type[ModelBuilder] | partial[BatchBuilder] = ModelBuilder
+        if self.pool is not None:
+            make = partial(BatchBuilder, pool=self.pool)
+        builder = make(
             self.file.description,
             weights,
             context=self.context,

@@ -3,6 +3,7 @@
 from arenite.ir.data import BufferSource, ConstantData
 from arenite.ir.ops import (  # noqa: F401
     attention,
+    attention_pages,
     blocks,
     complex_parts,
     contraction,

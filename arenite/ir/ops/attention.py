@@ -75,7 +75,7 @@ def heads_a_group(q: Node, k: Node) -> Dim:
     return heads
 
 
-def _need_dtypes(given: Operands) -> None:
+def need_dtypes(given: Operands) -> None:
     q, k, v = given.q, given.k, given.v
     need_kind("attention", q, FLOAT)
     scales = [node for node in (given.k_scale, given.v_scale) if node is not None]
@@ -100,7 +100,7 @@ def _need_dtypes(given: Operands) -> None:
 def infer_attention(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     given = operands(inputs)
     q, k, v, mask = given.q, given.k, given.v, given.mask
-    _need_dtypes(given)
+    need_dtypes(given)
     shapes = f"q {q.shape}, k {k.shape}, v {v.shape}"
     if not (q.ndim == k.ndim == v.ndim >= 3):
         raise ShapeMismatch(f"attention takes [..., heads, length, width], not {shapes}")

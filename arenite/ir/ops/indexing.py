@@ -5,7 +5,8 @@
     scatter_elements(data, indices, updates; axis, reduction)
                                                 a copy of data with updates put in, or combined
     update_slice(data, rows, start; axis)       a copy of data with rows from `start` on replaced;
-                                                a row outside of data is an error of the run
+                                                or each where its own start says, no two of them
+                                                alike; a row outside of data is an error of the run
     sort, argsort (axis, descending)            stable; NaN is greater than every number
 
 Indices are int64 within 0..size-1; another one is an error of the run. Updates are applied in
@@ -155,12 +156,15 @@ def _infer_update_slice(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     need_axis("update_slice", axis, data)
     need_dtype("update_slice", "rows", rows, data.dtype)
     need_index_dtype("update_slice", "the start", start)
-    if start.shape != ():
-        raise ShapeMismatch(f"update_slice: the start is one number, not of shape {start.shape}")
     if differ_elsewhere(data, rows, axis):
         raise ShapeMismatch(
             f"update_slice: rows of shape {rows.shape} differ from {data.type_text} "
             f"elsewhere than on axis {axis}"
+        )
+    if start.shape not in ((), rows.shape[axis : axis + 1]):
+        raise ShapeMismatch(
+            f"update_slice: the start is one number, or one for each of {rows.shape[axis]} rows, "
+            f"not of shape {start.shape}"
         )
     if bounds(rows.shape[axis])[0] > bounds(data.shape[axis])[1]:
         raise ShapeMismatch(
@@ -172,9 +176,14 @@ def _infer_update_slice(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
 def _update_slice_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     data, rows, start = arrays
     axis: int = attrs["axis"]
-    first, last = int(start), int(start) + rows.shape[axis]
     if not rows.size:
         return data.copy()
+    if start.ndim:
+        check_range("update_slice", start, data.shape[axis], axis)
+        result = data.copy()
+        result[(slice(None),) * axis + (start,)] = rows
+        return result
+    first, last = int(start), int(start) + rows.shape[axis]
     if not 0 <= first <= last <= data.shape[axis]:
         raise IndexOutOfRange(
             f"update_slice: rows {first}..{last} are not within 0..{data.shape[axis]} of axis "

@@ -7,6 +7,7 @@ limited in number, for each has scratch of its own; a tile then takes several bl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from arenite.backends.cpu.attention.form import cut_counts
 from arenite.backends.cpu.attention.kernel import (
@@ -50,7 +51,7 @@ from arenite.ir.dim import (
 )
 from arenite.ir.node import Node
 from arenite.ir.ops.access import coefficient, linear, sources
-from arenite.ir.ops.attention import heads_a_group, operands
+from arenite.ir.ops.attention import Operands, heads_a_group, operands
 from arenite.ir.ops.define import OPS
 from arenite.schedule.kernel import Kernel
 from arenite.schedule.roots import computed_by
@@ -72,10 +73,21 @@ LINE = 16
 def build_attention(kernel: Kernel, target: Target, choice: str = "") -> Built | None:
     """The kernel of an attention, or None for a permute that is none."""
     node = computed_by(kernel.stages[0].node, kernel.inputs)
-    return _Builder(kernel, node, target).built() if OPS[node.op].reads_views else None
+    return AttentionBuilder(kernel, node, target).built() if OPS[node.op].reads_views else None
 
 
-class _Builder:
+class Seen(NamedTuple):
+    """What the queries of a block see: see `Attention`."""
+
+    is_causal: bool
+    offset: ir.Expr
+    n_keys: ir.Expr
+    page: int = 0
+
+
+class AttentionBuilder:
+    """Makes the kernel of one node."""
+
     def __init__(self, kernel: Kernel, node: Node, target: Target) -> None:
         self.kernel = kernel
         self.target = target
@@ -85,7 +97,7 @@ class _Builder:
             check_dtype(value)
         self.names = {value: f"in{k}" for k, value in enumerate(kernel.inputs)}
         self.wide = compute_dtype(self.node.dtype)
-        self.given = operands(self.node.inputs)
+        self.given = self._given()
         *self.batch, self.heads, self.n_queries, depth = self.given.q.shape
         *_, self.n_groups, self.n_keys, width = self.given.v.shape
         assert isinstance(depth, int)
@@ -110,6 +122,14 @@ class _Builder:
             name: LoopVar(name, 0, max(0, bounds(size)[1] - 1)) for name, size in sizes.items()
         }
 
+    def _given(self) -> Operands:
+        return operands(self.node.inputs)
+
+    def _seen(self) -> Seen:
+        """The keys that queries see."""
+        causal, offset = self.node.attr("causal"), self._size(self.node.attr("offset"))
+        return Seen(causal, offset, self._size(self.n_keys))
+
     def built(self) -> Built:
         lanes = lanes_of(self.target, self.wide)
         columns = self._columns(lanes)
@@ -120,9 +140,8 @@ class _Builder:
         n_chunks = ceildiv(self.n_keys, self.chunk) if self.chunk else 1
         blocks = product([*self.batch, self.heads, n_blocks, n_chunks])
         decode_blocks = product([*self.batch, self.heads // self.fold, n_chunks])
-        given = self.given
-        k_operand = self._operand(given.k, "group", KEY, D)
-        v_operand = self._operand(given.v, "group", KEY, E)
+        given, seen = self.given, self._seen()
+        k_operand, v_operand = self._keys(given.k, D), self._keys(given.v, E)
         copies_k, copies_v = (self._lies_badly(operand) for operand in (k_operand, v_operand))
         decode_up_to, has_panels = self._forms(lanes, (k_operand, v_operand))
         tiles = minimum(blocks if has_panels else decode_blocks, MOST_TILES)
@@ -171,12 +190,13 @@ class _Builder:
             out=self._out(),
             wide=self.wide,
             scale=float(self.node.attr("scale")),
-            is_causal=self.node.attr("causal"),
-            offset=self._size(self.node.attr("offset")),
+            is_causal=seen.is_causal,
+            offset=seen.offset,
             window=self.node.attr("window"),
             chunk=self.chunk,
+            page=seen.page,
             n_queries=self._size(self.n_queries),
-            n_keys=self._size(self.n_keys),
+            n_keys=seen.n_keys,
             depth=self.depth,
             width=self.width,
             blocks=self._size(blocks),
@@ -274,8 +294,8 @@ class _Builder:
         """The same of runs of blocks that have all queries of some heads."""
         return tuple(self._unravel([(CHUNK.name, n_chunks)], RUN))
 
-    def _unravel(self, inner: Sequence[tuple[str, Dim]], rest: ir.Expr = BLOCK) -> list[ir.Let]:
-        lets: list[ir.Let] = []
+    def _unravel(self, inner: Sequence[tuple[str, Dim]], rest: ir.Expr = BLOCK) -> list[ir.Stmt]:
+        lets: list[ir.Stmt] = []
         axes = [(f"batch{k}", size) for k, size in enumerate(self.batch)]
         for name, size in [*inner, *reversed(axes)]:
             count = self._size(maximum(size, 1))
@@ -289,8 +309,15 @@ class _Builder:
         names = [*(f"batch{k}" for k in range(len(self.batch))), head, line.name, step.name]
         return [self.variables[name] for name in names]
 
+    def _result_index(self) -> list[Dim]:
+        return self._index("head", QUERY, E)
+
     def _operand(self, node: Node, head: str, line: ir.Name, step: ir.Name) -> Operand:
         return self._in_memory(node, self._index(head, line, step), line, step)
+
+    def _keys(self, node: Node, step: ir.Name) -> Operand:
+        """Keys or values."""
+        return self._operand(node, "group", KEY, step)
 
     def _scales(self, node: Node | None) -> Operand | None:
         if node is None:
@@ -310,7 +337,7 @@ class _Builder:
 
     def _out(self) -> Operand:
         """Where results go: as they are, or in the order in which they are read."""
-        index = self._index("head", QUERY, E)
+        index = self._result_index()
         if self.chunk:
             index.insert(-1, self.variables[CHUNK.name])
         if self.result is not self.node:

@@ -51,7 +51,6 @@ from arenite.backends.cpu.attention.kernel import (
     stored_behind,
 )
 from arenite.backends.cpu.attention.row_tiles import (
-    SOME_KEYS,
     DotTile,
     JoinTile,
     RowTile,
@@ -59,6 +58,7 @@ from arenite.backends.cpu.attention.row_tiles import (
     WeighTile,
 )
 from arenite.backends.cpu.gemm.kernel import SCRATCH
+from arenite.backends.cpu.passes.attention import SOME_KEYS
 from arenite.codegen import loop_ir as ir
 
 _ROW = ir.Name("row")
@@ -163,6 +163,8 @@ class Decode(Form):
         tile = TouchTile(self.spec.depth * size, known_stride(k.line, size))
         places = (Element(k.array, k.at(FIRST_KEY, ZERO)),)
         count = least(N_BLOCK, _AHEAD)
+        if self.spec.page:
+            count = least(count, self.spec.page)
         return self._each_unit((Call(tile, places, (count, k.line * size)),))
 
     def _some_keys(self, first: ir.Expr, body: ir.Block) -> ir.Stmt:
@@ -215,9 +217,13 @@ class Decode(Form):
             value = FIRST_KEY + self.n_unseen() + (later - N_BLOCK)
             yield Either(
                 ir.Binary("lt", later, N_BLOCK),
-                Element(k.array, k.at(FIRST_KEY + later, ZERO)),
-                Element(v.array, v.at(value, ZERO)),
+                Element(k.array, k.at(self._in_text(FIRST_KEY + later), ZERO)),
+                Element(v.array, v.at(self._in_text(value), ZERO)),
             )
+
+    def _in_text(self, key: ir.Expr) -> ir.Expr:
+        """A key that is asked for; in pages one that there is."""
+        return most(least(key, SEEN - 1), 0) if self.spec.page else key
 
     def _mix(self, rows: int, row: ir.Expr) -> ir.Block:
         spec, v = self.spec, self.spec.v
@@ -258,8 +264,8 @@ class Decode(Form):
             next_key = FIRST_KEY + ir.Select(has_next, later, ZERO)
             yield Either(
                 ir.Binary("lt", later, N_BLOCK),
-                Element(v.array, v.at(FIRST_KEY + later, ZERO)),
-                Element(k.array, k.at(next_key, ZERO)),
+                Element(v.array, v.at(self._in_text(FIRST_KEY + later), ZERO)),
+                Element(k.array, k.at(self._in_text(next_key), ZERO)),
             )
 
     def _cleared(self) -> ir.Stmt:

@@ -111,8 +111,11 @@ class Form:
         return ir.Binary("eq", _KEY_BLOCK, _SEEN_FROM // self.spec.block_keys)
 
     def n_unseen(self) -> ir.Expr:
-        """Keys at the front of the block that none of the queries sees: less than a turn."""
-        return most(_SEEN_FROM - FIRST_KEY, 0) if self.spec.window else ZERO
+        """Keys at the front of the block that none of the queries sees and that are left out: less
+        than a turn. Of keys in pages none are, so that some of them lie in one page; they add
+        zeros."""
+        leaves_out = self.spec.window and not self.spec.page
+        return most(_SEEN_FROM - FIRST_KEY, 0) if leaves_out else ZERO
 
     def copied_scales(self) -> ir.Block:
         """Scales of the block side by side, as what is computed in."""
@@ -122,7 +125,8 @@ class Form:
             if scales is not None:
                 value = load(scales, FIRST_KEY + K, ZERO, self.wide)
                 store = self.put(self.rooms.scales, K + number * spec.block_keys, value)
-                copies.append(ir.For(K.name, ZERO, N_BLOCK, (store,), vector=True))
+                is_vector = not spec.page
+                copies.append(ir.For(K.name, ZERO, N_BLOCK, (store,), vector=is_vector))
         return tuple(copies)
 
     def to_be_mixed(self, weight: ir.Expr) -> ir.Expr:

@@ -39,7 +39,31 @@ FIRST_UNIT, LAST_UNIT, RUN = ir.Name("first_unit"), ir.Name("last_unit"), ir.Nam
 CHUNK = ir.Name("chunk")
 QUERY, KEY, D, E = ir.Name("query"), ir.Name("key"), ir.Name("d"), ir.Name("e")
 
+#: Of a row whose keys lie in pages: its position, and where the pages of its text begin.
+POSITION, FIRST_PAGE = ir.Name("position"), ir.Name("first_page")
+
 LOG2_E = 1.4426950408889634
+
+
+@dataclass(frozen=True, slots=True)
+class PagedOperand(Operand):
+    """Keys or values in pages of so many lines: a table of their numbers says where each page is;
+    numbers that are none are as good as the nearest."""
+
+    table: str
+    table_dtype: DType
+    page: int
+    n_pages: int
+
+    def at(self, line: ir.Expr, k: ir.Expr) -> ir.Expr:
+        number = self.number(line // self.page)
+        number = least(most(number, 0), self.n_pages - 1)
+        return self.base + (number * self.page + line % self.page) * self.line + k * self.step
+
+    def number(self, page: ir.Expr) -> ir.Expr:
+        """What the table has for a page of the text."""
+        found = ir.Load(self.table, FIRST_PAGE + page, self.table_dtype)
+        return found if self.table_dtype == ir.INT64 else ir.Cast(found, ir.INT64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +104,7 @@ class Attention:
     offset: ir.Expr
     window: int  # keys that a query sees; 0: all before it
     chunk: int  # keys of one block of a part; 0 where all are seen at once
+    page: int  # keys of a page; 0 where all lie in a row
     n_queries: ir.Expr
     n_keys: ir.Expr
     depth: int  # the width of q and k

@@ -19,10 +19,9 @@ from arenite.backends.cpu.lowering.convert import register_type
 from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.tile import quarter
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec, VType
+from arenite.backends.cpu.passes.attention import SOME_KEYS
 from arenite.dtype import DType
 
-#: Keys of one call of a DotTile or RowTile.
-SOME_KEYS = 16
 #: Vectors of a key in one turn of a dot, at the most.
 STEPS = 8
 LINE_NBYTES = 64

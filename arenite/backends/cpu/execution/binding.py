@@ -1,7 +1,7 @@
 """Where a program lies: its code, constants and arena, and its tables for the sizes of calls.
 
-For sizes not seen before the plan is replayed and the table rewritten; nothing is compiled. Tables
-for the sizes that came last are kept.
+For sizes not seen before the plan is replayed and the table rewritten, or with fixed places the
+registers alone; nothing is compiled. Tables for the sizes that came last are kept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from arenite.program.compiled import Compiled
 from arenite.program.lazy_sequence import LaterMapping
 from arenite.program.places import Numbers, Places, Resizer
 from arenite.program.skeleton import FIRST_IO
-from arenite.program.table import aligned_empty, relocated
+from arenite.program.table import LaunchTable, aligned_empty, relocated
 from arenite.program.value_spec import copy_name
 
 Array = NDArray[Any]
@@ -80,6 +80,7 @@ class Binder:
     def __init__(self, interface: GraphInterface, compiled: Compiled) -> None:
         self.compiled = compiled
         self.plan = compiled.plan
+        self._is_fixed = compiled.options.fixed_places
         self._variables = interface.vars
         frame, values = compiled.frame, compiled.values
         outside = frame.numbers("input", "output", "constant")
@@ -126,10 +127,15 @@ class Binder:
         plan = self.plan
         self.n_binds += 1
         if self._variables:
-            plan = self._resizer.plan_for(sizes)
+            if not self._is_fixed:
+                plan = self._resizer.plan_for(sizes)
             self._make_room(plan)
-        places = self.places(plan)
-        bound = self.bound_to(self.assembly, places, sizes)
+        if self._is_fixed:
+            places, table = self._fixed
+        else:
+            places = self.places(plan)
+            table = self._table(self.assembly, places)
+        bound = self._with_registers(table, self.assembly, places, sizes)
         results = [
             (fresh, FIRST_IO + self.io[number], self.room_for(number, plan, sizes))
             for number, fresh in self.results.items()
@@ -139,9 +145,23 @@ class Binder:
 
     def bound_to(self, assembly: Assembly, places: Places, sizes: Mapping[str, int]) -> BoundTable:
         """The table of an assembly over the arena and the constants; inputs are still missing."""
+        return self._with_registers(self._table(assembly, places), assembly, places, sizes)
+
+    @cached_property
+    def _fixed(self) -> tuple[Places, LaunchTable]:
+        """Where values lie for all sizes, and the table that goes with that."""
+        places = self.places(self.plan)
+        return places, self._table(self.assembly, places)
+
+    def _table(self, assembly: Assembly, places: Places) -> LaunchTable:
         table = assembly.table(places)
         if self._code is not None:
             table = relocated(table, self._code.base, self._code.nbytes)
+        return table
+
+    def _with_registers(
+        self, table: LaunchTable, assembly: Assembly, places: Places, sizes: Mapping[str, int]
+    ) -> BoundTable:
         registers = aligned_empty(table.n_registers, np.int64)
         assembly.fill(registers, places, self.arena_base(), sizes)
         registers[self._constant_registers] = self._constant_addresses
@@ -199,7 +219,8 @@ class Binder:
     @cached_property
     def load_plan(self) -> MemoryPlan:
         """The plan by which the load step runs: that of the least sizes, where the arena grows."""
-        if not self._variables or self.plan.peak_nbytes <= AT_ONCE_NBYTES:
+        is_whole = self._is_fixed or self.plan.peak_nbytes <= AT_ONCE_NBYTES
+        if not self._variables or is_whole:
             return self.plan
         return self._resizer.plan_for({var.name: var.low for var in self._variables})
 

@@ -5,7 +5,7 @@ from arenite.backends.cpu.passes.attention import attention, spelled_attentions
 from arenite.backends.cpu.passes.blocks import blocks, share_panels
 from arenite.backends.cpu.passes.integers import integers
 from arenite.backends.cpu.passes.layout import layout
-from arenite.backends.cpu.passes.panels import panels
+from arenite.backends.cpu.passes.panels import all_panels, panels
 from arenite.backends.cpu.passes.pools import pools
 from arenite.backends.cpu.passes.rounded import stay_numbers
 from arenite.backends.cpu.passes.row_scales import row_scales
@@ -33,3 +33,7 @@ PASSES = (
 WITHOUT_WINOGRAD = tuple(one for one in PASSES if one.name != "winograd")
 #: And with the weights of products read where they are, which takes no memory for packed ones.
 IN_PLACE = tuple(one for one in WITHOUT_WINOGRAD if one.name not in ("row_scales", "panels"))
+#: And with those of all products packed, beside which rows are added up in one order.
+SAME_SUMS = tuple(
+    Pass("all panels", all_panels) if one.name == "panels" else one for one in WITHOUT_WINOGRAD
+)

@@ -20,7 +20,7 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops.attention import heads_a_group
 from arenite.ir.ops.define import make
-from arenite.passes.attention import LOWEST, unless, with_shared_heads, written_out
+from arenite.passes.attention import LOWEST, gathered, unless, with_shared_heads, written_out
 from arenite.passes.recognise import recognise
 
 log = logging.getLogger("arenite.passes")
@@ -31,6 +31,8 @@ MAX_WIDTH = 256
 #: Queries of a head that are few, and those of all heads that share keys.
 FEW_QUERIES = 8
 FEW_ROWS = 32
+#: Keys that kernels for few queries take at once.
+SOME_KEYS = 16
 #: Keys of a chunk, and tiles from which on there is no need to cut.
 CHUNK = 1024
 FEW_TILES = 8
@@ -43,6 +45,12 @@ def spelled_attentions(graph: Graph) -> Graph:
 
 def attention(node: Node) -> Node:
     """An attention as kernels do it, or written out; all else as it is."""
+    if node.op == "attention_pages":
+        reason = why_expanded(node) or _why_gathered(node)
+        if reason is None:
+            return node
+        log.info("%r gathers its keys: %s", node, reason)
+        return gathered(node, attention)
     if node.op != "attention":
         return node
     node = with_shared_heads(node)
@@ -64,6 +72,15 @@ def why_expanded(node: Node) -> str | None:
     for value in node.inputs:
         if not value.dtype.has_numpy:
             return f"kernels do not compute with {value.dtype}"
+    return None
+
+
+def _why_gathered(node: Node) -> str | None:
+    """Why keys in pages are no business of a kernel; None where they are."""
+    if node.dtype.bits > 32:
+        return f"kernels over pages compute in float32, not {node.dtype}"
+    if node.attr("page") % SOME_KEYS:
+        return f"pages of {node.attr('page')} keys are no multiple of {SOME_KEYS}"
     return None
 
 

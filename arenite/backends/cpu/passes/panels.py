@@ -31,9 +31,20 @@ def panels(node: Node) -> Node:
     """One step, or the node itself."""
     if node.op == "loop":
         return _in_body(node)
-    if node.op == "matmul" and _is_worth_it(node) and is_known(node.inputs[1]):
-        return node if is_known(node.inputs[0]) else _packed(node)
-    return node
+    return _of_known(node) if node.op == "matmul" and _is_worth_it(node) else node
+
+
+def all_panels(node: Node) -> Node:
+    """The same for all products of weights that fit panels, worth it or not: beside these a row is
+    added up in one order however many there are."""
+    if node.op == "loop":
+        return _in_body(node)
+    return _of_known(node) if node.op == "matmul" and _fits(node) else node
+
+
+def _of_known(node: Node) -> Node:
+    a, w = node.inputs
+    return _packed(node) if is_known(w) and not is_known(a) else node
 
 
 def _in_body(node: Node) -> Node:
@@ -62,16 +73,24 @@ def _is_worth_it(node: Node) -> bool:
     a, w = node.inputs
     least, most = bounds(product(a.shape[:-1]))
     return (
-        not node.attr("transpose_a")
-        and w.dtype.kind is Kind.FLOAT
-        and w.dtype.bits >= 16
+        _fits(node)
         and (w.dtype.bits > 16 or not node.attr("transpose_b"))
-        and a.dtype in (w.dtype, _wide(w.dtype))
-        and all(isinstance(size, int) and size > 0 for size in w.shape)
-        and all(size == 1 for size in w.shape[:-2])
         and least <= MOST_ROWS
         and most > 1
         and bounds(node.shape[-1])[1] >= PANEL
+    )
+
+
+def _fits(node: Node) -> bool:
+    """Whether a product is of a kind that panels are for."""
+    a, w = node.inputs
+    return (
+        not node.attr("transpose_a")
+        and w.dtype.kind is Kind.FLOAT
+        and w.dtype.bits >= 16
+        and a.dtype in (w.dtype, _wide(w.dtype))
+        and all(isinstance(size, int) and size > 0 for size in w.shape)
+        and all(size == 1 for size in w.shape[:-2])
     )
 
 
