@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from arenite.cli import language, onnx, output, texts
-from arenite.cli.options import AnyModelName, Loading, spread
+from arenite.cli.options import AnyModelName, Loading, option, spread
 from arenite.device.allocator import readable_nbytes
 from arenite.errors import InvalidArgument, NotSupported
 
 if TYPE_CHECKING:
-    from arenite.serve.guard import Rules
     from arenite.serve.served import Served
 
 MAX_KEYS = 1000
@@ -60,6 +60,7 @@ def serve(
     json_logs: Annotated[
         bool, typer.Option("--json-logs", help="A JSON object for each request, to stderr.")
     ] = False,
+    dim: onnx.Dims = None,
     loading: Loading,
 ) -> int:
     """Serve a model: OpenAI's and Ollama's APIs, or the Open Inference Protocol for an ONNX file.
@@ -88,7 +89,7 @@ def serve(
     with server.bound_socket(host, port) as bound:
         path = language.obtain(model, loading.offline)
         title = language.title(model, path)
-        served = _served(path, name or title, loading, slots, queue, max_body)
+        served = _served(path, name or title, loading, dim, slots, queue, max_body)
         with served:
             place = f"http://{_shown(host)}:{bound.getsockname()[1]}"
 
@@ -101,10 +102,19 @@ def serve(
 
 
 def _served(
-    path: Path, name: str, loading: Loading, slots: int, queue: int, max_body: str
+    path: Path,
+    name: str,
+    loading: Loading,
+    dims: Sequence[str] | None,
+    slots: int,
+    queue: int,
+    max_body: str,
 ) -> Served:
+    import arenite
     from arenite.frontends.language import LanguageFile
+    from arenite.model import Model
     from arenite.program.options import parse_nbytes
+    from arenite.serve.engine import Engine
     from arenite.serve.served import ServedArrays, ServedText
 
     limit = parse_nbytes(max_body)
@@ -112,10 +122,20 @@ def _served(
     options = loading.given("offline")
     with language.showing_steps(name) as on_progress:
         if onnx.is_onnx(path):
-            return ServedArrays.load(path, name, options, queue, limit, on_progress)
+            refused = [option(one) for one in ("context", "kv") if one in options]
+            if refused:
+                raise InvalidArgument(f"{', '.join(refused)} are for language models")
+            model, sizes = Model.open(path), onnx.sizes_of(dims)
+            plan = model.plan(memory=options.get("memory"), **sizes)
+            program = model.compile(on_progress=on_progress, **options, **sizes)
+            return ServedArrays(name, model, program, plan, queue=queue, max_body=limit)
+        if dims:
+            raise InvalidArgument(f"--dim is for ONNX models, and {path} is a language model")
         if LanguageFile.open(path).is_embedding:
-            return ServedText.load_embedding(path, name, options, limit, on_progress)
-        return ServedText.load(path, name, options, slots, queue, limit, on_progress)
+            embedder = arenite.load(path, kind="language", on_progress=on_progress, **options)
+            return ServedText(name, embedder, max_body=limit)
+        engine = Engine(path, slots=slots, queue=queue, on_progress=on_progress, **options)
+        return ServedText(name, engine, max_body=limit)
 
 
 def _keys(path: Path | None) -> tuple[str, ...]:
@@ -129,5 +149,3 @@ def _keys(path: Path | None) -> tuple[str, ...]:
 
 def _shown(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-

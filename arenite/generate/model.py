@@ -324,22 +324,26 @@ class LanguageModel(Closing):
     def embed(self, texts: str | Sequence[str], *, truncate: bool = False) -> NDArray[np.float32]:
         """One row of length 1 for each text. A text longer than the context is refused, or with
         `truncate` cut to it."""
-        if not self.file.is_embedding:
-            raise NotSupported(
-                f"{self.file.path} writes text; embed takes a model for embeddings, BERT for one"
-            )
+        self._need_embeddings()
         given = (
             list(texts) if isinstance(texts, Sequence) and not isinstance(texts, str) else [texts]
         )
         encoded = [self.tokenizer.encode(text) for text in given]
-        for number, tokens in enumerate(encoded):
+        return self.embed_tokens(encoded, truncate=truncate)
+
+    def embed_tokens(
+        self, texts: Sequence[Sequence[int]], *, truncate: bool = False
+    ) -> NDArray[np.float32]:
+        """`embed` for texts that are tokens already."""
+        self._need_embeddings()
+        for number, tokens in enumerate(texts):
             if len(tokens) > self.context and not truncate:
                 raise InvalidArgument(
-                    f"text {number} of {len(given)} has {len(tokens)} tokens and the context holds "
+                    f"text {number} of {len(texts)} has {len(tokens)} tokens and the context holds "
                     f"{self.context}; cut it into parts, or pass truncate=True to embed what its "
                     "first tokens say"
                 )
-        rows = [self._embedded(tokens) for tokens in encoded]
+        rows = [self._embedded(list(tokens)) for tokens in texts]
         return np.concatenate(rows) if rows else np.empty((0, self.file.description.width), "f4")
 
     def _embedded(self, tokens: list[int]) -> NDArray[np.float32]:
@@ -359,6 +363,12 @@ class LanguageModel(Closing):
             self._slots.forget()
             self.executable.reset()
 
+    def _need_embeddings(self) -> None:
+        if not self.file.is_embedding:
+            raise NotSupported(
+                f"{self.file.path} writes text; embed takes a model for embeddings, BERT for one"
+            )
+
     def _need_text(self) -> None:
         if self.file.is_embedding:
             raise NotSupported(f"{self.file.path} is a model for embeddings: use embed")
@@ -376,13 +386,16 @@ class LanguageModel(Closing):
 
 
 def chat_tokens(
-    messages: Sequence[Mapping[str, Any]], tokenizer: Tokenizer, path: str
+    messages: Sequence[Mapping[str, Any]],
+    tokenizer: Tokenizer,
+    path: str,
+    tools: Sequence[Mapping[str, Any]] = (),
 ) -> list[int]:
-    """A conversation as the model of a file reads it."""
+    """A conversation as the model of a file reads it, with the tools that it may call."""
     template = tokenizer.chat_template
     if template is None:
         raise NotSupported(f"{path} has no chat template; use generate with a prompt of your own")
-    return template.encode(messages, tokenizer)
+    return template.encode(messages, tokenizer, variables={"tools": list(tools) or None})
 
 
 def tokenizer_of(file: LanguageFile) -> Tokenizer:

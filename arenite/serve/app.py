@@ -6,14 +6,13 @@ that don't exist, is one JSON object in the words of the API whose path was aske
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
 
 from arenite.serve import inference_api, ollama_api, openai_api
 from arenite.serve.bodies import ApiError
@@ -35,8 +34,8 @@ def app_of(served: Served, rules: Rules) -> App:
     routes = list(_routes_of(served))
     metrics = Metrics(frozenset(route.path for route in routes))
     routes += About(served, metrics).routes()
-    inner = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
-    return Guard(inner, rules, metrics, error_body)
+    # The router alone: the layers that come with an app would answer errors in their own words.
+    return Guard(Router(routes), rules, metrics, error_body)
 
 
 def _routes_of(served: Served) -> list[Route]:
@@ -49,15 +48,6 @@ def _routes_of(served: Served) -> list[Route]:
 def error_body(path: str, problem: ApiError) -> dict[str, Any]:
     """An error in the words of the API that a path belongs to."""
     return next(word(problem) for start, word in ERRORS.items() if path.startswith(start))
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    """What the router finds wrong: no such path, or another method."""
-    assert isinstance(error, HTTPException)
-    what = {404: "there is nothing at", 405: f"{request.method} is not answered at"}
-    message = f"{what.get(error.status_code, str(error.detail))} {request.url.path[:200]}"
-    body = error_body(request.url.path, ApiError(error.status_code, message))
-    return JSONResponse(body, error.status_code, headers=error.headers)
 
 
 class About:
@@ -74,7 +64,7 @@ class About:
             Route("/ready", self.health),
             Route("/metrics", self.metrics),
             Route("/stats", self.stats),
-            Route("/plan", self.plan),
+            Route("/memory", self.memory),
         ]
 
     async def page(self, _: Request) -> Response:
@@ -84,11 +74,13 @@ class About:
         return JSONResponse({"status": "ok", "model": self._served.name})
 
     async def stats(self, _: Request) -> Response:
-        return JSONResponse(self._served.stats())
+        return JSONResponse(await asyncio.to_thread(self._served.stats))
 
-    async def plan(self, _: Request) -> Response:
-        return JSONResponse(self._served.plan_data())
+    async def memory(self, _: Request) -> Response:
+        plan = self._served.plan
+        return HTMLResponse(await asyncio.to_thread(plan.to_html, self._served.name))
 
     async def metrics(self, _: Request) -> Response:
-        text = self._metrics.text(*self._served.measures())
+        measures = await asyncio.to_thread(self._served.measures)
+        text = self._metrics.text(*measures)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")

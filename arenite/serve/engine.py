@@ -165,9 +165,12 @@ class Engine(Closing):
             self._changed.notify()
         return stream
 
-    def chat_tokens(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        """A conversation as the model reads it, up to where its answer begins."""
-        return chat_tokens(messages, self.tokenizer, self.file.path)
+    def chat_tokens(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
+    ) -> list[int]:
+        """A conversation as the model reads it, up to where its answer begins, with the tools that
+        it may call."""
+        return chat_tokens(messages, self.tokenizer, self.file.path, tools)
 
     def _most_tokens(self, tokens: Sequence[int], sampling: Sampling) -> int:
         """Tokens of a text that are read, at the most; InvalidArgument where no pages hold them."""

@@ -18,6 +18,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
+from starlette.exceptions import HTTPException
+
 from arenite.errors import AreniteError
 from arenite.serve.bodies import ApiError, api_error
 from arenite.serve.metrics import Metrics
@@ -29,8 +31,8 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 #: Paths that need no key: they say nothing of what is asked and answered.
 OPEN_PATHS = frozenset({"/health", "/ready", "/v2/health/live", "/v2/health/ready"})
-#: The page is the same for all; what it shows it asks for with a key.
-PAGE_PATHS = frozenset({"/", "/favicon.ico"})
+#: What is shown to all: the page, which asks for the rest with a key, and the plan.
+PAGE_PATHS = frozenset({"/", "/memory", "/favicon.ico"})
 
 _log = logging.getLogger("arenite.serve")
 
@@ -66,6 +68,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         exchange = Exchange(scope, send, self._cors(scope))
+        scope["app"] = self  # then the router raises what it finds wrong
         try:
             self._check(scope)
             if scope["method"] == "OPTIONS" and exchange.cors:
@@ -77,6 +80,8 @@ class Guard:
             await self._tell(exchange, problem)
         except AreniteError as problem:
             await self._tell(exchange, api_error(problem))
+        except HTTPException as problem:
+            await self._tell(exchange, _routing_error(problem, exchange))
         except TimeoutError:
             limit = f"{self._rules.timeout:g} s"
             await self._tell(exchange, ApiError(504, f"the answer took longer than {limit}"))
@@ -91,20 +96,28 @@ class Guard:
         host = headers.get(b"host", b"").decode("latin-1")
         if not self._is_known(host):
             # A page elsewhere can have its own name point here; its browser would let it read.
-            raise ApiError(403, f"this server is not called {host[:100]!r}; start it with --host-name")
+            raise ApiError(
+                403, f"this server is not called {host[:100]!r}; start it with --host-name"
+            )
         origin = headers.get(b"origin", b"").decode("latin-1")
         if origin and not self._may_ask(origin, host):
-            raise ApiError(403, f"pages of {origin[:100]!r} may not ask; start the server with --cors")
+            raise ApiError(
+                403, f"pages of {origin[:100]!r} may not ask; start the server with --cors"
+            )
         path = scope["path"]
-        if self._rules.keys and path not in OPEN_PATHS | PAGE_PATHS and scope["method"] != "OPTIONS":
+        if (
+            self._rules.keys
+            and path not in OPEN_PATHS | PAGE_PATHS
+            and scope["method"] != "OPTIONS"
+        ):
             self._check_key(headers)
 
     def _check_key(self, headers: dict[bytes, bytes]) -> None:
         given = headers.get(b"authorization", b"")
         kind, _, key = given.partition(b" ")
         key = key.strip() if kind.lower() == b"bearer" else headers.get(b"x-api-key", b"")
-        # All are compared, each in a time that does not tell how much of it is right.
-        if not any([hmac.compare_digest(key, own.encode()) for own in self._rules.keys]):
+        # Each is compared in a time that does not tell how much of it is right.
+        if not any(hmac.compare_digest(key, own.encode()) for own in self._rules.keys):
             raise ApiError(
                 401,
                 "an API key is needed: Authorization: Bearer KEY, with one of the server's",
@@ -167,6 +180,13 @@ class Guard:
             line = f"{told['method']} {json.dumps(told['path'])} {status} {seconds:.3f} s"
             line += f" {json.dumps(told['error'])}" if exchange.problem else ""
         _log.info("%s", line)
+
+
+def _routing_error(problem: HTTPException, exchange: Exchange) -> ApiError:
+    """What the router finds wrong: no such path, or another method."""
+    what = {404: "there is nothing at", 405: f"{exchange.method[:20]} is not answered at"}
+    told = what.get(problem.status_code, str(problem.detail))
+    return ApiError(problem.status_code, f"{told} {exchange.path[:200]}")
 
 
 class Exchange:

@@ -20,6 +20,7 @@ from arenite import __version__
 from arenite.serve.bodies import ApiError, Body
 
 if TYPE_CHECKING:
+    from arenite.model import ValueInfo
     from arenite.serve.served import ServedArrays
 
 #: Types of elements by their names here.
@@ -30,7 +31,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     **{f"FP{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
     "BYTES": np.dtype(object),
 }  # fmt: skip
-NAMES = {dtype: name for name, dtype in DTYPES.items()}
+NAMES = {str(dtype): name for name, dtype in DTYPES.items()}
 LENGTH_HEADER = "inference-header-content-length"
 MAX_RANK = 64
 MAX_ARRAYS = 4096
@@ -80,8 +81,8 @@ class Inference:
                 "name": self.served.name,
                 "versions": ["1"],
                 "platform": "onnx",
-                "inputs": [_described(one) for one in self.served.program.inputs],
-                "outputs": [_described(one) for one in self.served.program.outputs],
+                "inputs": [_described(one) for one in self.served.model.inputs],
+                "outputs": [_described(one) for one in self.served.model.outputs],
             }
         )
 
@@ -96,16 +97,19 @@ class Inference:
         return _answer(self.served.name, body, wanted, results)
 
 
-def _described(value: Any) -> dict[str, Any]:
-    shape = [size if isinstance(size, int) else -1 for size in value.shape or ()]
-    return {"name": value.name, "datatype": _datatype(np.dtype(value.dtype)), "shape": shape}
+def _described(value: ValueInfo) -> dict[str, Any]:
+    sizes = value.shape or ()
+    return {
+        "name": value.name,
+        "datatype": "BYTES" if value.dtype is None else _datatype(str(value.dtype)),
+        "shape": [size if isinstance(size, int) else -1 for size in sizes],
+    }
 
 
-def _datatype(dtype: np.dtype[Any]) -> str:
-    if dtype.kind in "USO":
-        return "BYTES"
+def _datatype(dtype: str) -> str:
+    """The name that elements have here."""
     if dtype not in NAMES:
-        raise ApiError(500, f"arrays of {dtype} have no name in this protocol")
+        raise ApiError(400, f"arrays of {dtype} have no name in this protocol")
     return NAMES[dtype]
 
 
@@ -205,7 +209,7 @@ def _answer(
 ) -> Response:
     parameters = body.object("parameters")
     all_binary = parameters is not None and parameters.flag("binary_data_output")
-    forms = {name: all_binary for name in results}
+    forms = dict.fromkeys(results, all_binary)
     if wanted:
         forms = {}
         for one in wanted:
@@ -220,7 +224,7 @@ def _answer(
         array = results[output]
         told: dict[str, Any] = {
             "name": output,
-            "datatype": _datatype(array.dtype),
+            "datatype": "BYTES" if array.dtype.kind in "USO" else _datatype(str(array.dtype)),
             "shape": list(array.shape),
         }
         if is_binary:

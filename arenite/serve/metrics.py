@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 #: Upper bounds of the buckets that times fall into, in seconds.
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+#: Values by name, each with what it says.
+Measures = dict[str, tuple[str, float]]
 #: Paths that have counts of their own; the others share one, so that no client can make more.
 OTHER_PATH = "other"
 
@@ -49,7 +51,9 @@ class Metrics:
             self._requests[known, status] += 1
             self._seconds.add(seconds)
 
-    def text(self, gauges: dict[str, tuple[str, float]], counters: dict[str, tuple[str, float]]) -> str:
+    def text(
+        self, gauges: dict[str, tuple[str, float]], counters: dict[str, tuple[str, float]]
+    ) -> str:
         """All of it; each gauge and counter with what it says."""
         with self._lock:
             requests = sorted(self._requests.items())

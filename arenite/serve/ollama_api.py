@@ -26,8 +26,8 @@ from arenite.serve.texts import Answer, TextRequest
 from arenite.serve.tool_calls import CallReader, ToolCall
 
 if TYPE_CHECKING:
-    from arenite.serve.engine import Piece
     from arenite.serve.served import ServedText
+    from arenite.serve.stream import Chunk
 
 #: Options by their names here and in `Sampling`.
 SAMPLING = {
@@ -80,7 +80,7 @@ class Ollama:
         model = self._model() | {
             "expires_at": "9999-12-31T23:59:59Z",
             "size_vram": 0,
-            "context_length": self.served.model.context,
+            "context_length": self.served.context,
         }
         return JSONResponse({"models": [model]})
 
@@ -94,8 +94,8 @@ class Ollama:
                 "template": self.served.template,
                 "details": self._details(),
                 "model_info": {
-                    "general.architecture": self.served.model.file.description.architecture,
-                    "context_length": self.served.model.context,
+                    "general.architecture": self.served.file.description.architecture,
+                    "context_length": self.served.context,
                 },
                 "capabilities": can,
             }
@@ -106,14 +106,14 @@ class Ollama:
             "name": self.served.name,
             "model": self.served.name,
             "modified_at": _time(self.served.created),
-            "size": self.served.model.file.nbytes,
+            "size": self.served.file.nbytes,
             "digest": "",
             "details": self._details(),
         }
 
     def _details(self) -> dict[str, Any]:
-        family = self.served.model.file.description.architecture
-        form = "gguf" if self.served.model.file.gguf is not None else "safetensors"
+        family = self.served.file.description.architecture
+        form = "gguf" if self.served.file.gguf is not None else "safetensors"
         return {
             "parent_model": "",
             "format": form,
@@ -169,7 +169,7 @@ class Ollama:
         }
 
     async def _respond(self, request: Request, body: Body, reply: Talk | Story) -> Response:
-        reply.begin()
+        await asyncio.to_thread(reply.begin, asyncio.get_running_loop())
         if body.flag("stream", usual=True):
             return StreamingResponse(_lines(reply), media_type="application/x-ndjson")
         whole = await until_gone(request, reply.whole(), reply.cancel)
@@ -202,8 +202,8 @@ class Story:
         self.answer: Answer | None = None
         self.started = time.perf_counter_ns()
 
-    def begin(self) -> None:
-        self.answer = Answer(self.served.engine, self.request)
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.answer = Answer(self.served.engine, self.request, 0, loop)
 
     def cancel(self) -> None:
         if self.answer is not None:
@@ -218,7 +218,7 @@ class Story:
         assert self.answer is not None
         tools = self.request.tools
         reader = None if tools is None else CallReader(tools)
-        async for piece in self.answer.pieces():
+        async for piece in self.answer.chunks():
             text = piece.text if reader is None else reader.push(piece.text)
             calls: list[ToolCall] = []
             if piece.finish is not None and reader is not None:
@@ -253,7 +253,7 @@ class Story:
             **self.content(text, calls),
         }
 
-    def end(self, piece: Piece) -> dict[str, Any]:
+    def end(self, piece: Chunk) -> dict[str, Any]:
         """Why the answer ended and what it took, times in nanoseconds."""
         stats = piece.stats
         assert stats is not None
@@ -291,7 +291,7 @@ async def _lines(reply: Story) -> AsyncIterator[bytes]:
         reply.cancel()
 
 
-def _sampling(body: Body) -> Any:
+def _sampling(body: Body) -> dict[str, Any]:
     options = body.object("options") or Body({}, "options.")
     form = body.get("format")
     if form not in (None, "", "json") and not isinstance(form, dict):

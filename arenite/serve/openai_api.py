@@ -22,12 +22,12 @@ from starlette.routing import Route
 from arenite.serve import texts
 from arenite.serve.bodies import ApiError, Body
 from arenite.serve.connection import until_gone
-from arenite.serve.texts import Answer, TextRequest
+from arenite.serve.texts import Answer, TextRequest, TokenChoice
 from arenite.serve.tool_calls import CallReader, ToolCall
 
 if TYPE_CHECKING:
-    from arenite.serve.engine import Piece, TokenChoice
     from arenite.serve.served import ServedText
+    from arenite.serve.stream import Chunk
 
 #: Fields by their names here and in `Sampling`.
 SAMPLING = {
@@ -203,11 +203,11 @@ class Reply:
         self.answers: list[tuple[TextRequest, Answer]] = []
         self.n_prompt = self.n_reused = self.n_made = 0
 
-    def begin(self) -> None:
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Hand all answers to the engine; ApiError, and nothing begun, where they don't fit."""
         try:
             for request in self.requests:
-                for answer in texts.answers(self.served.engine, request):
+                for answer in texts.answers(self.served.engine, request, loop):
                     self.answers.append((request, answer))
         except BaseException:
             self.cancel()
@@ -217,7 +217,7 @@ class Reply:
         for _, answer in self.answers:
             answer.cancel()
 
-    def count(self, piece: Piece) -> None:
+    def count(self, piece: Chunk) -> None:
         """What the answers took, told by each one's last piece."""
         if piece.stats is not None:
             self.n_prompt += piece.stats.prompt_tokens
@@ -263,9 +263,7 @@ class Reply:
             else:
                 queue.put_nowait(None)
 
-        tasks = [
-            asyncio.ensure_future(follow(at, *both)) for at, both in enumerate(self.answers)
-        ]
+        tasks = [asyncio.ensure_future(follow(at, *both)) for at, both in enumerate(self.answers)]
         try:
             n_open = len(tasks)
             while n_open:
@@ -300,12 +298,13 @@ class ChatReply(Reply):
 
     async def choice(self, index: int, request: TextRequest, answer: Answer) -> dict[str, Any]:
         reader = None if request.tools is None else CallReader(request.tools)
-        text, chosen, finish = "", [], "stop"
+        text, finish = "", "stop"
+        chosen: list[TokenChoice] = []
         calls: list[ToolCall] = []
-        async for piece in answer.pieces():
+        async for piece in answer.chunks():
             self.count(piece)
             text += piece.text if reader is None else reader.push(piece.text)
-            chosen += piece.chosen
+            chosen += answer.choices(piece)
             finish = FINISH[piece.finish or "stop"]
         if reader is not None:
             rest, calls = reader.finish()
@@ -334,7 +333,7 @@ class ChatReply(Reply):
         yield delta({"role": "assistant", "content": ""})
         calls: list[ToolCall] = []
         finish = "stop"
-        async for piece in answer.pieces():
+        async for piece in answer.chunks():
             self.count(piece)
             text = piece.text if reader is None else reader.push(piece.text)
             if piece.finish is not None:
@@ -342,8 +341,9 @@ class ChatReply(Reply):
                 if reader is not None:
                     rest, calls = reader.finish()
                     text += rest
-            if text or piece.chosen:
-                yield delta({"content": text}, chosen=piece.chosen)
+            chosen = answer.choices(piece)
+            if text or chosen:
+                yield delta({"content": text}, chosen=chosen)
         if calls:
             finish = "tool_calls"
             yield delta({"tool_calls": [{"index": n, **_call(c)} for n, c in enumerate(calls)]})
@@ -359,10 +359,10 @@ class CompletionReply(Reply):
         text = self._echo(request)
         told = Told(len(text), request.n_logprobs)
         finish = "stop"
-        async for piece in answer.pieces():
+        async for piece in answer.chunks():
             self.count(piece)
             text += piece.text
-            told.add(piece.chosen)
+            told.add(answer.choices(piece))
             finish = FINISH[piece.finish or "stop"]
         return {
             "index": index,
@@ -378,10 +378,10 @@ class CompletionReply(Reply):
         if echoed:
             yield {"index": index, "text": echoed, "logprobs": None, "finish_reason": None}
         at = len(echoed)
-        async for piece in answer.pieces():
+        async for piece in answer.chunks():
             self.count(piece)
             told = Told(at, request.n_logprobs)
-            told.add(piece.chosen)
+            told.add(answer.choices(piece))
             at += len(piece.text)
             finish = None if piece.finish is None else FINISH[piece.finish]
             yield {
@@ -430,7 +430,7 @@ class Told:
 async def _respond(request: Request, reply: Reply, body: Body) -> Response:
     """Begin the answers, then hand them out whole or as they come."""
     streams = body.flag("stream")
-    reply.begin()
+    await asyncio.to_thread(reply.begin, asyncio.get_running_loop())
     if not streams:
         whole = await until_gone(request, reply.whole(), reply.cancel)
         return JSONResponse(whole)
@@ -547,4 +547,3 @@ def _vector(row: Any, form: str) -> list[float] | str:
     if form == "base64":
         return base64.b64encode(row.astype("<f4").tobytes()).decode()
     return [float(value) for value in row.astype(np.float64)]
-

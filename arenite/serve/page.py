@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arenite.memory.svg import REGION_MEANINGS
+from arenite.memory.values import RESIDENT_REGIONS
 from arenite.show import document, read_part
 
 if TYPE_CHECKING:
@@ -16,10 +17,12 @@ SCRIPTS = ("elements.js", "markdown.js", "chat.js", "serve.js")
 
 def page(served: Served) -> str:
     """The page of what is served; what changes it asks the server for."""
+    meanings = REGION_MEANINGS | ({"state": "keys and values"} if served.makes_text else {})
+    planned = served.plan.regions
     regions = [
-        {"name": name, "about": REGION_MEANINGS.get(name, name), "nbytes": region.nbytes}
-        for name, region in served.plan.regions.items()
-        if region.nbytes
+        {"name": name, "about": meanings[name], "nbytes": planned[name].nbytes}
+        for name in RESIDENT_REGIONS
+        if name in planned and planned[name].nbytes
     ]
     data = {
         "name": served.name,

@@ -10,6 +10,7 @@ import asyncio
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +21,20 @@ from starlette.requests import ClientDisconnect, Request
 from arenite.errors import AreniteError
 from arenite.program.closing import Closing
 from arenite.serve.bodies import ApiError, Body, api_error, tokens_of
+from arenite.serve.engine import Engine
+from arenite.serve.metrics import Measures
 
 if TYPE_CHECKING:
     from arenite.generate.model import LanguageModel
-    from arenite.generate.tokenizer import Tokenizer
     from arenite.memory.plan import MemoryPlan
-    from arenite.model.compiled import CompiledModel
-    from arenite.serve.engine import Engine
+    from arenite.model import CompiledModel, Model
+    from arenite.runtime.profile import Profile
 
 
-#: What `/metrics` tells of a model: what each is, and how much.
-Measures = dict[str, tuple[str, float]]
+#: Between two measurements of kernels, each of which runs a step once more.
+PROFILE_SECONDS = 30.0
+#: Kernels that the page shows.
+N_DEAREST = 5
 
 
 class Served(Closing):
@@ -77,7 +81,7 @@ class Served(Closing):
         return bytes(content)
 
     def _too_large(self) -> ApiError:
-        return ApiError(413, f"the body has more than {self.max_body} bytes, which are read at most")
+        return ApiError(413, f"the body has more than {self.max_body} bytes; no more are read")
 
     async def body(self, request: Request) -> Body:
         """The JSON object of a request, for this model."""
@@ -98,34 +102,33 @@ class Served(Closing):
 
 
 class ServedText(Served):
-    """A language model."""
+    """A language model: an engine, or a model for embeddings."""
 
-    def __init__(
-        self, name: str, model: LanguageModel, engine: Engine | None, *, max_body: int
-    ) -> None:
+    def __init__(self, name: str, maker: Engine | LanguageModel, *, max_body: int) -> None:
         super().__init__(name, max_body)
-        self.model = model
-        self._engine = engine
-        self._embedding = asyncio.Lock()
+        self._maker = maker
+        self.makes_text = isinstance(maker, Engine)
+        self.about = "A model for embeddings: /v1/embeddings and /api/embed make vectors of texts."
+        self.file = maker.file
+        self.context = maker.context
+        self.tokenizer = maker.tokenizer
+        self._embedding = threading.Lock()
+        self._costs: list[dict[str, Any]] = []
+        self._costs_at = 0.0
 
     @property
     def engine(self) -> Engine:
         """Who makes texts; ApiError for a model that makes none."""
-        if self._engine is None:
+        if not isinstance(self._maker, Engine):
             raise ApiError(400, f"{self.name} is a model for embeddings: it writes no text")
-        return self._engine
-
-    @property
-    def makes_text(self) -> bool:
-        return self._engine is not None
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        return self.model.tokenizer
+        return self._maker
 
     @property
     def plan(self) -> MemoryPlan:
-        return self.model.plan
+        return self._maker.plan
+
+    def close(self) -> None:
+        self._maker.close()
 
     @property
     def template(self) -> str:
@@ -137,9 +140,9 @@ class ServedText(Served):
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
     ) -> list[int]:
         """A conversation as the model reads it."""
-        _ = self.engine
+        engine = self.engine
         try:
-            return self.model.chat_tokens(messages, tools=tools)
+            return engine.chat_tokens(messages, tools)
         except AreniteError as problem:
             raise api_error(problem) from None
 
@@ -167,43 +170,158 @@ class ServedText(Served):
         self, inputs: Sequence[Sequence[int]], *, truncate: bool = False
     ) -> NDArray[np.float32]:
         """A row for each text, given as tokens."""
-        if self.makes_text:
+        maker = self._maker
+        if isinstance(maker, Engine):
             raise ApiError(400, f"{self.name} writes text; embeddings need a model made for them")
-        async with self._embedding:
-            try:
-                return await asyncio.to_thread(
-                    self.model.embed_tokens, inputs, truncate=truncate
-                )
-            except AreniteError as problem:
-                raise api_error(problem) from None
+
+        def embed() -> NDArray[np.float32]:
+            with self._embedding:
+                return maker.embed_tokens(inputs, truncate=truncate)
+
+        try:
+            return await asyncio.to_thread(embed)
+        except AreniteError as problem:
+            raise api_error(problem) from None
+
+    # What it does.
+
+    def stats(self) -> dict[str, Any]:
+        if not isinstance(self._maker, Engine):
+            return super().stats() | {"requests": 0, "kernels": []}
+        now = self._maker.stats()
+        texts = [slot for slot in now.slots if slot is not None]
+        return super().stats() | {
+            "requests": now.n_finished,
+            "tokens_a_second": now.tokens_a_second,
+            "prompt_tokens_a_second": now.prompt_tokens_a_second,
+            "slots": len(now.slots),
+            "waiting": now.n_waiting,
+            "queue": self._maker.queue,
+            "texts": [
+                {
+                    "slot": slot.number,
+                    "number": slot.text,
+                    "state": slot.state,
+                    "tokens": slot.read_tokens,
+                    "pages": slot.pages,
+                }
+                for slot in texts
+            ],
+            "pages": {
+                "count": now.n_pages,
+                "tokens": now.page_tokens,
+                "free": now.n_free_pages,
+                "idle": now.n_idle_pages,
+                "lent": now.n_pages - now.n_free_pages - now.n_idle_pages,
+            },
+            "kernels": self._kernels(self._maker, bool(texts)),
+        }
+
+    def _kernels(self, engine: Engine, is_busy: bool) -> list[dict[str, Any]]:
+        """The kernels that cost most, measured now and then while there is work."""
+        if is_busy and time.monotonic() - self._costs_at > PROFILE_SECONDS:
+            self._costs_at = time.monotonic()
+            self._costs = dearest(engine.profile())
+        return self._costs
+
+    def measures(self) -> tuple[Measures, Measures]:
+        gauges, counters = super().measures()
+        if not isinstance(self._maker, Engine):
+            return gauges, counters
+        now = self._maker.stats()
+        waits = sorted(now.first_token_seconds)
+        gauges |= {
+            "slots": ("Texts that are written at once, at the most.", len(now.slots)),
+            "active_texts": (
+                "Texts that are read or written now.",
+                sum(slot is not None for slot in now.slots),
+            ),
+            "waiting_texts": ("Texts that wait for a slot.", now.n_waiting),
+            "pages": ("Pages of keys and values.", now.n_pages),
+            "free_pages": ("Pages that hold nothing.", now.n_free_pages),
+            "idle_pages": ("Pages kept for texts that begin alike.", now.n_idle_pages),
+            "tokens_per_second": ("Tokens made, over the last seconds.", now.tokens_a_second),
+        }
+        for share in (0.5, 0.95):
+            if waits:
+                name = f"first_token_seconds_p{share * 100:.0f}"
+                value = waits[min(int(share * len(waits)), len(waits) - 1)]
+                gauges[name] = ("From a request to its first token, of the last ones.", value)
+        counters |= {
+            "texts_total": ("Texts that were asked for.", now.n_requests),
+            "texts_finished_total": ("Texts that came to their end.", now.n_finished),
+            "texts_cancelled_total": ("Texts that somebody gave up.", now.n_cancelled),
+            "texts_failed_total": ("Texts that ended with an error.", now.n_failed),
+            "texts_refused_total": ("Texts that found no place to wait.", now.n_refused),
+            "prompt_tokens_total": ("Tokens of prompts that were read.", now.prompt_tokens),
+            "reused_tokens_total": ("Tokens of prompts that were known.", now.reused_tokens),
+            "generated_tokens_total": ("Tokens that were made.", now.generated_tokens),
+            "steps_total": ("Steps of the program.", now.n_steps),
+            "step_seconds_total": ("Seconds inside the program.", now.step_seconds),
+            "busy_seconds_total": ("Seconds in steps and between them.", now.busy_seconds),
+        }
+        return gauges, counters
 
 
 class ServedArrays(Served):
-    """An ONNX model."""
+    """An ONNX model, whose runs take turns."""
 
-    def __init__(self, name: str, program: CompiledModel, *, waiting: int, max_body: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        model: Model,
+        program: CompiledModel,
+        plan: MemoryPlan,
+        *,
+        queue: int,
+        max_body: int,
+    ) -> None:
         super().__init__(name, max_body)
-        self.program = program
+        self.model, self.program = model, program
+        self.about = f"An ONNX model: /v2/models/{name}/infer runs it."
+        self._plan = plan
         self._turn = threading.Lock()
-        self._waiting = asyncio.Semaphore(waiting)
+        self._places = threading.Semaphore(queue + 1)
+        self._n_runs = 0
 
     @property
     def plan(self) -> MemoryPlan:
-        return self.program.plan
+        return self._plan
+
+    def close(self) -> None:
+        self.program.close()
+
+    def stats(self) -> dict[str, Any]:
+        return super().stats() | {"requests": self._n_runs, "kernels": []}
+
+    def measures(self) -> tuple[Measures, Measures]:
+        gauges, counters = super().measures()
+        return gauges, counters | {"runs_total": ("Runs of the model.", self._n_runs)}
 
     async def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The outputs by their names; runs take turns."""
-        if self._waiting.locked():
+        if not self._places.acquire(blocking=False):
             raise ApiError(429, "as many requests wait as may; come back later", retry_after=1)
-        async with self._waiting:
+        try:
             return await asyncio.to_thread(self._run, inputs)
+        finally:
+            self._places.release()
 
     def _run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         try:
             with self._turn:
-                return dict(self.program(**inputs))
+                self._n_runs += 1
+                return dict(self.program(inputs))
         except AreniteError as problem:
             raise api_error(problem) from None
+
+
+def dearest(profile: Profile) -> list[dict[str, Any]]:
+    """The kernels that cost most, and the share of each; those of all layers count as one."""
+    shares: Counter[str] = Counter()
+    for kernel in profile.kernels:
+        shares[kernel.name.rstrip("0123456789").rstrip("_")] += kernel.share
+    return [{"name": name, "share": share} for name, share in shares.most_common(N_DEAREST)]
 
 
 def resident_nbytes() -> int:

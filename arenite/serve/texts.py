@@ -7,23 +7,26 @@ event loop sees them. An answer that nobody reads any more gives its place up.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arenite.errors import AreniteError
+from arenite.errors import AreniteError, Busy
 from arenite.generate.sampling import MAX_SEED, Sampling
 from arenite.serve.bodies import ApiError, Body, api_error
 from arenite.serve.tool_calls import ToolStyle, style_of
 
 if TYPE_CHECKING:
-    from arenite.serve.engine import Engine, Piece
+    from arenite.serve.engine import Engine
+    from arenite.serve.stream import Chunk
 
 MAX_MESSAGES = 4096
 MAX_STOPS = 16
 MAX_TOOLS = 128
 MAX_TOP_LOGPROBS = 20
 MAX_ANSWERS = 16  # to one request
+RETRY_SECONDS = 1  # after which one that found no place may come again
 
 
 @dataclass(frozen=True)
@@ -31,56 +34,80 @@ class TextRequest:
     """One text to make, or several that begin alike."""
 
     tokens: list[int]
-    sampling: Sampling
+    sampling: dict[str, Any]  # options of `Sampling`
     n_answers: int = 1
     n_logprobs: int | None = None  # likeliest tokens told beside each; None: nothing is told
     tools: ToolStyle | None = None
-    messages: Sequence[Mapping[str, Any]] = field(default=())
+
+
+class TokenChoice(NamedTuple):
+    """A token of an answer, or one that might have been in its place."""
+
+    content: bytes
+    logprob: float
+    likeliest: tuple[TokenChoice, ...] = ()
 
 
 class Answer:
-    """A text in the making."""
+    """A text in the making, as the event loop sees it."""
 
-    def __init__(self, engine: Engine, request: TextRequest, number: int = 0) -> None:
-        loop = asyncio.get_running_loop()
-        self._arrived: asyncio.Queue[Piece | BaseException] = asyncio.Queue()
+    def __init__(
+        self, engine: Engine, request: TextRequest, number: int, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._arrived: asyncio.Queue[Chunk | BaseException] = asyncio.Queue()
+        self._token_bytes = engine.tokenizer.token_bytes
 
-        def deliver(piece: Piece | BaseException) -> None:
-            loop.call_soon_threadsafe(self._arrived.put_nowait, piece)
+        def deliver(chunk: Chunk | BaseException) -> None:
+            with suppress(RuntimeError):  # the loop has ended: nobody waits
+                loop.call_soon_threadsafe(self._arrived.put_nowait, chunk)
 
-        sampling = request.sampling
-        if number and sampling.seed is not None:
-            sampling = replace(sampling, seed=(sampling.seed + number) % (MAX_SEED + 1))
-        self._ticket = engine.submit(
-            request.tokens, sampling, n_logprobs=request.n_logprobs, deliver=deliver
-        )
+        options = dict(request.sampling)
+        if number and options.get("seed") is not None:
+            options["seed"] = (options["seed"] + number) % (MAX_SEED + 1)
+        try:
+            self._stream = engine.submit(
+                request.tokens, logprobs=request.n_logprobs, listener=deliver, **options
+            )
+        except Busy as problem:
+            raise ApiError(429, str(problem), code="busy", retry_after=RETRY_SECONDS) from None
+        except AreniteError as problem:
+            raise api_error(problem) from None
 
-    async def pieces(self) -> AsyncIterator[Piece]:
-        """What there is of it, as it comes; the last piece says why it ended."""
+    async def chunks(self) -> AsyncIterator[Chunk]:
+        """What there is of it, as it comes; the last chunk says why it ended."""
         try:
             while True:
-                piece = await self._arrived.get()
-                if isinstance(piece, AreniteError):
-                    raise api_error(piece)
-                if isinstance(piece, BaseException):
-                    raise piece
-                yield piece
-                if piece.finish is not None:
+                chunk = await self._arrived.get()
+                if isinstance(chunk, AreniteError):
+                    raise api_error(chunk)
+                if isinstance(chunk, BaseException):
+                    raise chunk
+                yield chunk
+                if chunk.finish is not None:
                     return
         finally:
             self.cancel()
 
+    def choices(self, chunk: Chunk) -> list[TokenChoice]:
+        """The token of a chunk with its likelihood, where that was asked for; a token that ends a
+        text is no part of it."""
+        if chunk.token is None or chunk.logprob is None:
+            return []
+        content = self._token_bytes(chunk.token)
+        others = tuple(TokenChoice(self._token_bytes(one), logprob) for one, logprob in chunk.top)
+        return [TokenChoice(content, chunk.logprob, others)] if content else []
+
     def cancel(self) -> None:
         """Nobody wants the rest; nothing happens where it is complete."""
-        self._ticket.cancel()
+        self._stream.cancel()
 
 
-def answers(engine: Engine, request: TextRequest) -> list[Answer]:
+def answers(engine: Engine, request: TextRequest, loop: asyncio.AbstractEventLoop) -> list[Answer]:
     """All answers to a request, or none: what does not fit is told before any begins."""
     made: list[Answer] = []
     try:
         for number in range(request.n_answers):
-            made.append(Answer(engine, request, number))
+            made.append(Answer(engine, request, number, loop))
     except BaseException:
         for answer in made:
             answer.cancel()
@@ -88,14 +115,15 @@ def answers(engine: Engine, request: TextRequest) -> list[Answer]:
     return made
 
 
-def sampling_of(body: Body, names: Mapping[str, str], **more: Any) -> Sampling:
-    """How tokens are chosen, by the names that an API has for it."""
+def sampling_of(body: Body, names: Mapping[str, str], **more: Any) -> dict[str, Any]:
+    """How tokens are chosen, by the names that an API has for it, checked."""
     given = {ours: body.get(theirs) for theirs, ours in names.items() if theirs in body}
     given |= {name: value for name, value in more.items() if value is not None}
     try:
-        return Sampling(**given)
+        Sampling(**given)
     except AreniteError as problem:
         raise api_error(problem) from None
+    return given
 
 
 def messages_of(body: Body) -> list[dict[str, Any]]:
@@ -149,6 +177,3 @@ def tool_style(template: str, body: Body) -> ToolStyle:
             field=body.name_of("tools"),
         )
     return style
-
-
-Prepare = Callable[[], TextRequest]

@@ -18,6 +18,8 @@ from typing import Any
 
 #: Characters of an answer within calls that are read, at the most.
 MAX_CALLS_LENGTH = 2**20
+#: Brackets that may turn out to begin no JSON, each of which costs a look at all that follows.
+MAX_FAILED = 64
 
 
 @dataclass(frozen=True)
@@ -118,11 +120,13 @@ class CallReader:
         decoder = json.JSONDecoder()
         found: list[ToolCall] = []
         at = 0
-        while (at := _first_of("{[", text, at)) >= 0:
+        n_failed = 0
+        while n_failed < MAX_FAILED and (at := _first_of("{[", text, at)) >= 0:
             try:
                 value, at = decoder.raw_decode(text, at)
             except (ValueError, RecursionError):
                 at += 1
+                n_failed += 1
                 continue
             for call in value if isinstance(value, list) else [value]:
                 if (one := self._call(call)) is not None:

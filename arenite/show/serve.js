@@ -32,7 +32,7 @@ class ServePage {
 
   buildMachine() {
     const facts = element("dl", { class: "facts-row" });
-    this.facts = new Map(["tokens a second", "prompt tokens a second", "texts", "waiting"].map((name) => {
+    this.facts = new Map(["made a second", "read a second", "texts", "waiting"].map((name) => {
       const value = element("dd", {}, "–");
       facts.append(element("div", {}, element("dt", {}, name), value));
       return [name, value];
@@ -57,7 +57,7 @@ class ServePage {
     const heads = (...names) => element("thead", {}, element("tr", {}, names.map((name, n) => element("th", { class: n ? "number" : null }, name))));
     this.memoryNote = element("p", { class: "soft" });
     const live = this.data.chats ? [
-      element("section", {}, element("h2", {}, "Work"), facts, this.spark),
+      element("section", {}, element("h2", {}, "Tokens"), facts, this.spark),
       element("section", {}, element("h2", {}, "Keys and values, page by page"), this.pages, this.pageNote,
         element("table", {}, heads("text", "state", "tokens", "pages"), this.texts)),
     ] : [];
@@ -107,8 +107,8 @@ class ServePage {
     this.last = stats;
     this.history = [...this.history, stats.tokens_a_second].slice(-KEPT);
     const told = {
-      "tokens a second": stats.tokens_a_second.toFixed(0),
-      "prompt tokens a second": stats.prompt_tokens_a_second.toFixed(0),
+      "made a second": stats.tokens_a_second.toFixed(0),
+      "read a second": stats.prompt_tokens_a_second.toFixed(0),
       texts: `${stats.texts.length} of ${stats.slots}`,
       waiting: `${stats.waiting} of ${stats.queue}`,
     };
@@ -140,7 +140,7 @@ class ServePage {
   drawCurve() {
     const colour = palette();
     const { context, width, height } = this.curve.ready();
-    const most = Math.max(...this.history, 1);
+    const most = Math.max(...this.history, 10);
     const at = (value, n) => [width - (this.history.length - 1 - n) * (width / (KEPT - 1)), height - 14 - (value / most) * (height - 24)];
     context.fillStyle = colour("--soft");
     context.fillText(`${most.toFixed(0)}`, 0, 10);
@@ -163,12 +163,11 @@ class ServePage {
   drawPages() {
     const colour = palette();
     const { context, width, height } = this.grid.ready();
-    const { count, idle_pages: idle } = this.last.pages;
+    const { count } = this.last.pages;
     const owners = new Map();
     for (const text of this.last.texts) {
       for (const page of text.pages) owners.set(page, [...(owners.get(page) ?? []), text.slot]);
     }
-    const kept = new Set(idle);
     let size = Math.sqrt((width * height) / count);
     while (Math.floor(width / size) * Math.floor(height / size) < count) size *= 0.98;
     const across = Math.floor(width / size);
@@ -177,7 +176,7 @@ class ServePage {
       const [left, top] = [(page % across) * size, Math.floor(page / across) * size];
       const slots = owners.get(page);
       if (!slots) {
-        context.fillStyle = colour(kept.has(page) ? "--area" : "--grid");
+        context.fillStyle = colour("--grid");
         context.fillRect(left, top, size - gap, size - gap);
         continue;
       }

@@ -1,0 +1,217 @@
+"""What every request passes: names, origins, keys, limits; one JSON object for all that is wrong."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from arenite.errors import InvalidArgument
+from arenite.serve.guard import Rules
+from arenite.serve.served import ServedText
+from arenite.serve.server import bound_socket, check_exposure
+from tests.serve.running import Address, serving
+
+CHAT = "/v1/chat/completions"
+BODY: dict[str, Any] = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 2}
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost:8080", "[::1]:80", "10.0.0.7:1"])
+def test_a_server_is_known_by_its_addresses(server: Address, name: str) -> None:
+    assert server.json("GET", "/health", headers={"Host": name})[0] == 200
+
+
+@pytest.mark.parametrize("name", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example"])
+def test_a_page_elsewhere_cannot_point_its_name_here(server: Address, name: str) -> None:
+    status, told = server.json("POST", CHAT, BODY, headers={"Host": name})
+    assert status == 403
+    assert name in told["error"]["message"]
+
+
+def test_pages_ask_from_the_servers_own_origin_alone(server: Address) -> None:
+    other = {"Origin": "http://evil.example"}
+    response, _ = server.ask("POST", CHAT, BODY, headers=other)
+    assert response.status == 403
+    assert response.headers["access-control-allow-origin"] is None
+    own = {"Origin": server.url, "Host": server.url.removeprefix("http://")}
+    assert server.ask("POST", CHAT, BODY, headers=own)[0].status == 200
+
+
+def test_origins_that_were_named_may_ask(talker: ServedText) -> None:
+    origin = "http://friend.example"
+    with serving(talker, Rules(origins=(origin,))) as address:
+        for method in ("OPTIONS", "POST"):
+            response, _ = address.ask(method, CHAT, BODY, headers={"Origin": origin})
+            assert response.status in (200, 204)
+            assert response.headers["access-control-allow-origin"] == origin
+        assert address.ask("POST", CHAT, BODY, headers={"Origin": "http://x.example"})[0].status == 403
+
+
+def test_keys_are_asked_for(talker: ServedText) -> None:
+    with serving(talker, Rules(keys=("first", "second"))) as address:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic first"}):
+            status, told = address.json("POST", CHAT, BODY, headers=headers)
+            assert (status, told["error"]["code"]) == (401, "invalid_api_key")
+        for headers in ({"Authorization": "Bearer second"}, {"X-API-Key": "first"}):
+            assert address.json("POST", CHAT, BODY, headers=headers)[0] == 200
+        assert address.json("GET", "/health")[0] == 200
+        assert address.ask("GET", "/")[0].status == 200
+        for path in ("/stats", "/metrics", "/v1/models", "/api/tags"):
+            assert address.ask("GET", path)[0].status == 401
+
+
+def test_nobody_else_is_let_in_without_a_key() -> None:
+    for host in ("0.0.0.0", "192.168.1.5", "::"):
+        with pytest.raises(InvalidArgument, match="no API key keeps them out"):
+            check_exposure(host, Rules(), open_to_all=False)
+        check_exposure(host, Rules(keys=("k",)), open_to_all=False)
+        check_exposure(host, Rules(), open_to_all=True)
+    for host in ("127.0.0.1", "::1", "localhost"):
+        check_exposure(host, Rules(), open_to_all=False)
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with bound_socket("127.0.0.1", 0) as bound:
+        port = bound.getsockname()[1]
+        with pytest.raises(InvalidArgument, match=f"port {port}: .*--port"):
+            bound_socket("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff\xfe\x00", "not JSON"),
+        (b"[1]", "an object is needed"),
+        (b'{"messages": NaN}', "no number in JSON"),
+        (b'{"a":' * 100 + b"1" + b"}" * 100, "nests over"),
+        (b"[" * 200_000, "not JSON"),
+        (b'{"messages": ' + b"9" * 10_000 + b"}", "JSON"),
+    ],
+)
+def test_rubbish_is_one_error(server: Address, content: bytes, what: str) -> None:
+    status, told = server.json("POST", CHAT, content)
+    assert status == 400
+    assert what in told["error"]["message"]
+
+
+def test_a_large_body_is_refused_before_it_is_read(server: Address, talker: ServedText) -> None:
+    status, told = server.json("POST", CHAT, b"x" * (talker.max_body + 1))
+    assert status == 413
+    # And one that says nothing of its length.
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+                       b"Transfer-Encoding: chunked\r\n\r\n")  # fmt: skip
+        part = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+        for _ in range(talker.max_body // 65536 + 1):
+            client.sendall(part)
+        answer = client.recv(65536)
+    assert b" 413 " in answer.split(b"\r\n")[0]
+
+
+def test_paths_and_methods_that_are_not_there(server: Address) -> None:
+    status, told = server.json("GET", "/v1/nothing")
+    assert (status, told["error"]["message"]) == (404, "there is nothing at /v1/nothing")
+    assert server.json("GET", "/api/nothing") == (404, {"error": "there is nothing at /api/nothing"})
+    assert server.json("DELETE", "/api/chat")[0] == 405
+    for path in ("/../../etc/passwd", "/static/../app.py", "/%2e%2e/etc/passwd"):
+        assert server.ask("GET", path)[0].status == 404
+
+
+def test_an_answer_that_takes_too_long_is_ended(talker: ServedText) -> None:
+    with serving(talker, Rules(timeout=0.05)) as address:
+        body = BODY | {"max_tokens": 200, "logit_bias": {"2": -100}}
+        status, told = address.json("POST", CHAT, body)
+        assert status == 504
+        assert "longer than 0.05 s" in told["error"]["message"]
+    _wait_until_free(talker)
+
+
+def _wait_until_free(talker: ServedText) -> None:
+    until = time.monotonic() + 20
+    while any(talker.engine.stats().slots):
+        assert time.monotonic() < until, "a slot was not given back"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_client_that_goes_away_gives_its_slot_back(
+    server: Address, talker: ServedText, streams: bool
+) -> None:
+    before = talker.engine.stats().n_cancelled
+    body = {**BODY, "max_tokens": 200, "stream": streams, "logit_bias": {"2": -100}}
+    content = json.dumps(body).encode()
+    with socket.create_connection(("127.0.0.1", server.port)) as client:
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(content)}\r\n\r\n"
+        client.sendall(head.encode() + content)
+        until = time.monotonic() + 20
+        while not any(talker.engine.stats().slots):
+            assert time.monotonic() < until
+    _wait_until_free(talker)
+    assert talker.engine.stats().n_cancelled == before + 1
+
+
+def test_who_finds_no_place_is_told_when_to_come_again(
+    server: Address, talker: ServedText
+) -> None:
+    engine, gate = talker.engine, threading.Event()
+    room = engine.settings.slots + engine.queue
+    streams = [
+        engine.submit([5, 6, 7], max_tokens=3, listener=lambda _: gate.wait() and None)
+        for _ in range(room)
+    ]
+    try:  # nobody gets on while the first waits for the gate
+        response, content = server.ask("POST", CHAT, BODY)
+    finally:
+        gate.set()
+    assert response.status == 429
+    assert int(response.headers["retry-after"]) > 0
+    assert json.loads(content)["error"]["type"] == "rate_limit_error"
+    del streams
+    _wait_until_free(talker)
+    assert server.json("POST", CHAT, BODY)[0] == 200
+
+
+def test_many_clients_get_what_each_would_alone(server: Address) -> None:
+    def text(seed: int) -> str:
+        options = BODY | {"seed": seed, "max_tokens": 16, "temperature": 1.3}
+        while True:
+            status, told = server.json("POST", CHAT, options)
+            if status == 200:
+                return str(told["choices"][0]["message"]["content"])
+            assert status == 429
+            time.sleep(0.01)
+
+    alone = [text(seed) for seed in range(6)]
+    found: dict[int, str] = {}
+    threads = [
+        threading.Thread(target=lambda seed=seed: found.update({seed: text(seed)}))  # type: ignore[misc]
+        for seed in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[seed] for seed in range(6)] == alone
+
+
+def test_what_the_server_does_can_be_read(server: Address) -> None:
+    server.json("POST", CHAT, BODY)
+    status, stats = server.json("GET", "/stats")
+    assert status == 200
+    assert stats["slots"] == 4
+    assert stats["pages"]["count"] == sum(stats["pages"][name] for name in ("free", "idle", "lent"))
+    _, content = server.ask("GET", "/metrics")
+    lines = [line for line in content.decode().splitlines() if not line.startswith("#")]
+    values = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+    assert values["arenite_generated_tokens_total"] >= 2
+    assert values['arenite_requests_total{path="/v1/chat/completions",status="200"}'] >= 1
+    page = server.ask("GET", "/")[1].decode()
+    assert "connect-src 'self'" in page
+    assert "tiny" in page
+    assert b"<title>tiny: memory" in server.ask("GET", "/memory")[1]

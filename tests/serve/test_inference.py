@@ -1,0 +1,108 @@
+"""The Open Inference Protocol, judged by Triton's client and by ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from tritonclient import http
+from tritonclient.utils import InferenceServerException
+
+from arenite.model import Model
+from arenite.serve.served import ServedArrays
+from tests.model.models import network
+from tests.serve.running import Address, serving
+
+CONTENT = network().SerializeToString()
+X = np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Address]:
+    model = Model.of_bytes(CONTENT)
+    with (
+        ServedArrays(
+            "net", model, model.compile(), model.plan(batch=4), queue=2, max_body=2**20
+        ) as served,
+        serving(served) as address,
+    ):
+        yield address
+
+
+@pytest.fixture
+def client(server: Address) -> Iterator[http.InferenceServerClient]:
+    made = http.InferenceServerClient(server.url.removeprefix("http://"))
+    yield made
+    made.close()
+
+
+def expected(x: np.ndarray[Any, Any]) -> Any:
+    session = onnxruntime.InferenceSession(CONTENT, providers=["CPUExecutionProvider"])
+    [name] = [one.name for one in session.get_inputs()]
+    return session.run(None, {name: x})[0]
+
+
+def test_the_server_and_the_model_are_told_of(client: http.InferenceServerClient) -> None:
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.is_model_ready("net")
+    assert client.get_server_metadata()["name"] == "arenite"
+    told = client.get_model_metadata("net")
+    assert told["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 8]}]
+
+
+@pytest.mark.parametrize("sends_bytes", [False, True])
+@pytest.mark.parametrize("wants_bytes", [False, True])
+def test_arrays_come_and_go(
+    client: http.InferenceServerClient, sends_bytes: bool, wants_bytes: bool
+) -> None:
+    given = http.InferInput("x", list(X.shape), "FP32")
+    given.set_data_from_numpy(X, binary_data=sends_bytes)
+    name = client.get_model_metadata("net")["outputs"][0]["name"]
+    wanted = http.InferRequestedOutput(name, binary_data=wants_bytes)
+    answer = client.infer("net", [given], outputs=[wanted], request_id="7")
+    assert answer.get_response()["id"] == "7"
+    np.testing.assert_allclose(answer.as_numpy(name), expected(X), rtol=1e-5, atol=1e-6)
+
+
+def test_another_model_is_refused(client: http.InferenceServerClient) -> None:
+    with pytest.raises(InferenceServerException, match="'other' is not served"):
+        client.get_model_metadata("other")
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"shape": [3, 9]}, "27"),
+        ({"shape": [-3, 8]}, "sizes"),
+        ({"shape": [2**47, 2**47]}, "elements"),
+        ({"datatype": "FP8"}, "datatype"),
+        ({"datatype": "INT32"}, "elements of type INT32"),
+        ({"data": [1.0, "x"] * 12}, "FP32"),
+        ({"data": [[1.0], 2.0]}, "one depth"),
+        ({"name": "y"}, "y"),
+        ({"parameters": {"binary_data_size": 4}}, "binary_data_size"),
+    ],
+)
+def test_what_is_wrong_with_an_array_is_told(
+    server: Address, change: dict[str, Any], what: str
+) -> None:
+    one = {"name": "x", "shape": [3, 8], "datatype": "FP32", "data": X.ravel().tolist()}
+    status, told = server.json("POST", "/v2/models/net/infer", {"inputs": [one | change]})
+    assert status == 400
+    assert what in told["error"]
+
+
+def test_bytes_that_are_not_there_are_told(server: Address) -> None:
+    head = b'{"inputs":[{"name":"x","shape":[3,8],"datatype":"FP32","parameters":'
+    head += b'{"binary_data_size":96}}]}'
+    for rest, what in ((b"\0" * 40, "96"), (b"\0" * 100, "belong to no input")):
+        headers = {"Inference-Header-Content-Length": str(len(head))}
+        path = "/v2/models/net/infer"
+        status, told = server.json("POST", path, head + rest, headers=headers)
+        assert (status, what in told["error"]) == (400, True), told
+    headers = {"Inference-Header-Content-Length": "999999"}
+    assert server.json("POST", path, head, headers=headers)[0] == 400
