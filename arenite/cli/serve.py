@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -125,7 +125,8 @@ def _served(
             refused = [option(one) for one in ("context", "kv") if one in options]
             if refused:
                 raise InvalidArgument(f"{', '.join(refused)} are for language models")
-            model, sizes = Model.open(path), onnx.sizes_of(dims)
+            model = Model.open(path)
+            sizes: dict[str, Any] = dict(onnx.sizes_of(dims))
             plan = model.plan(memory=options.get("memory"), **sizes)
             program = model.compile(on_progress=on_progress, **options, **sizes)
             return ServedArrays(name, model, program, plan, queue=queue, max_body=limit)

@@ -32,6 +32,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "BYTES": np.dtype(object),
 }  # fmt: skip
 NAMES = {str(dtype): name for name, dtype in DTYPES.items()}
+#: What JSON has for elements, by kinds of types; the others are whole numbers.
+ELEMENTS: dict[str, type | tuple[type, ...]] = {"O": str, "b": bool, "f": (int, float)}
 LENGTH_HEADER = "inference-header-content-length"
 MAX_RANK = 64
 MAX_ARRAYS = 4096
@@ -170,7 +172,7 @@ def _of_json(one: Body, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray
             400, f"{one.name_of('data')} has {len(level)} elements; the shape {list(shape)} "
             f"needs {math.prod(shape)}", field=one.name_of("data")
         )  # fmt: skip
-    good = {"O": str, "b": bool, "f": (int, float)}.get(dtype.kind, int)
+    good: type | tuple[type, ...] = ELEMENTS.get(dtype.kind, int)
     if not all(isinstance(item, good) for item in level):
         raise one.wrong("data", f"elements of type {one.text('datatype')}")
     try:

@@ -10,7 +10,6 @@ import asyncio
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -318,10 +317,12 @@ class ServedArrays(Served):
 
 def dearest(profile: Profile) -> list[dict[str, Any]]:
     """The kernels that cost most, and the share of each; those of all layers count as one."""
-    shares: Counter[str] = Counter()
+    shares: dict[str, float] = {}
     for kernel in profile.kernels:
-        shares[kernel.name.rstrip("0123456789").rstrip("_")] += kernel.share
-    return [{"name": name, "share": share} for name, share in shares.most_common(N_DEAREST)]
+        name = kernel.name.rstrip("0123456789").rstrip("_")
+        shares[name] = shares.get(name, 0.0) + kernel.share
+    dear = sorted(shares.items(), key=lambda one: -one[1])[:N_DEAREST]
+    return [{"name": name, "share": share} for name, share in dear]
 
 
 def resident_nbytes() -> int:

@@ -1,4 +1,4 @@
-"""What every request passes: names, origins, keys, limits; one JSON object for all that is wrong."""
+"""What every request passes: names, origins, keys, limits; one JSON object for all errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_server_is_known_by_its_addresses(server: Address, name: str) -> None:
     assert server.json("GET", "/health", headers={"Host": name})[0] == 200
 
 
-@pytest.mark.parametrize("name", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example"])
+@pytest.mark.parametrize("name", ["evil.example", "localhost.evil.example", "127.0.0.1.evil"])
 def test_a_page_elsewhere_cannot_point_its_name_here(server: Address, name: str) -> None:
     status, told = server.json("POST", CHAT, BODY, headers={"Host": name})
     assert status == 403
@@ -48,7 +48,9 @@ def test_origins_that_were_named_may_ask(talker: ServedText) -> None:
             response, _ = address.ask(method, CHAT, BODY, headers={"Origin": origin})
             assert response.status in (200, 204)
             assert response.headers["access-control-allow-origin"] == origin
-        assert address.ask("POST", CHAT, BODY, headers={"Origin": "http://x.example"})[0].status == 403
+        assert (
+            address.ask("POST", CHAT, BODY, headers={"Origin": "http://x.example"})[0].status == 403
+        )
 
 
 def test_keys_are_asked_for(talker: ServedText) -> None:
@@ -101,8 +103,7 @@ def test_rubbish_is_one_error(server: Address, content: bytes, what: str) -> Non
 
 
 def test_a_large_body_is_refused_before_it_is_read(server: Address, talker: ServedText) -> None:
-    status, told = server.json("POST", CHAT, b"x" * (talker.max_body + 1))
-    assert status == 413
+    assert server.json("POST", CHAT, b"x" * (talker.max_body + 1))[0] == 413
     # And one that says nothing of its length.
     with socket.create_connection(("127.0.0.1", server.port)) as client:
         client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
@@ -117,7 +118,10 @@ def test_a_large_body_is_refused_before_it_is_read(server: Address, talker: Serv
 def test_paths_and_methods_that_are_not_there(server: Address) -> None:
     status, told = server.json("GET", "/v1/nothing")
     assert (status, told["error"]["message"]) == (404, "there is nothing at /v1/nothing")
-    assert server.json("GET", "/api/nothing") == (404, {"error": "there is nothing at /api/nothing"})
+    assert server.json("GET", "/api/nothing") == (
+        404,
+        {"error": "there is nothing at /api/nothing"},
+    )
     assert server.json("DELETE", "/api/chat")[0] == 405
     for path in ("/../../etc/passwd", "/static/../app.py", "/%2e%2e/etc/passwd"):
         assert server.ask("GET", path)[0].status == 404
@@ -156,13 +160,11 @@ def test_a_client_that_goes_away_gives_its_slot_back(
     assert talker.engine.stats().n_cancelled == before + 1
 
 
-def test_who_finds_no_place_is_told_when_to_come_again(
-    server: Address, talker: ServedText
-) -> None:
+def test_who_finds_no_place_is_told_when_to_come_again(server: Address, talker: ServedText) -> None:
     engine, gate = talker.engine, threading.Event()
     room = engine.settings.slots + engine.queue
     streams = [
-        engine.submit([5, 6, 7], max_tokens=3, listener=lambda _: gate.wait() and None)
+        engine.submit([5, 6, 7], max_tokens=3, listener=lambda _: (gate.wait(), None)[1])
         for _ in range(room)
     ]
     try:  # nobody gets on while the first waits for the gate
@@ -190,7 +192,7 @@ def test_many_clients_get_what_each_would_alone(server: Address) -> None:
     alone = [text(seed) for seed in range(6)]
     found: dict[int, str] = {}
     threads = [
-        threading.Thread(target=lambda seed=seed: found.update({seed: text(seed)}))  # type: ignore[misc]
+        threading.Thread(target=lambda seed=seed: found.update({seed: text(seed)}))
         for seed in range(6)
     ]
     for thread in threads:
