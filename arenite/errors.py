@@ -112,6 +112,10 @@ class RunCancelled(RunFailed):
     """A run that `cancel()` ended; what it ran on can be called again."""
 
 
+class Busy(AreniteError, RuntimeError):
+    """There is no place now for what was asked, and none to wait in; try again later."""
+
+
 class HostCallFailed(AreniteError, ValueError):
     """A function called from within a program returned what it was not to."""
 

@@ -1,8 +1,7 @@
 """generate: a prompt's tokens in, pieces of text out, until something ends them.
 
 What the session already holds of the prompt is kept and only the rest is fed. Text is handed out
-as soon as it is certain: not within a character, not within what may become a stop string. The
-last piece says why the text ended and what it took.
+as soon as it is certain. The last piece says why the text ended and what it took.
 """
 
 from __future__ import annotations
@@ -10,25 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arenite.errors import InvalidArgument, RunCancelled
-from arenite.generate.grammar import grammar_of
-from arenite.generate.sampler import Sampler
+from arenite.generate.continuation import Continuation, Finish
 from arenite.generate.sampling import Sampling
 from arenite.generate.session import as_tokens, n_shared
-from arenite.generate.stops import StopText
 
 if TYPE_CHECKING:
     from arenite.generate.tokenizer import Tokenizer
-
-#: stop: the model, a stop string or the grammar ended it; length: max_tokens were made; context:
-#: there is no place for another token; cancelled: someone asked to stop.
-Finish: TypeAlias = Literal["stop", "length", "context", "cancelled"]
 
 #: Prompt tokens fed between two looks at whether someone asked to stop.
 FEED_TOKENS = 512
@@ -128,57 +121,38 @@ class _Generation:
         tokenizer: Tokenizer,
         cancelled: Callable[[], bool],
     ) -> None:
-        self.session, self.sampling, self.cancelled = session, sampling, cancelled
-        self.sampler = Sampler(sampling)
-        self.grammar = grammar_of(sampling, tokenizer)
-        self.n_tokens = tokenizer.n_tokens
-        self.ends = tokenizer.end_tokens
-        self.characters = tokenizer.stream()
-        self.text = StopText(sampling.stop)
-        self.n_prompt = len(prompt)
-        self.tokens = prompt  # and what comes after it
+        self.session, self.cancelled = session, cancelled
+        self.made = Continuation(prompt, sampling, tokenizer, session.context)
 
     def pieces(self) -> Iterator[Piece]:
-        started = perf_counter()
-        n_reused = _reuse(self.session, self.tokens)
-        if n_reused < self.n_prompt:
-            logits = self.feed(self.tokens[n_reused:])
+        made, started = self.made, perf_counter()
+        n_reused = _reuse(self.session, made.tokens)
+        if n_reused < made.n_prompt:
+            logits = self.feed(made.tokens[n_reused:])
             if logits is not None:
-                _after_prompt[self.session] = (self.tokens.copy(), logits.copy())
+                _after_prompt[self.session] = (made.tokens.copy(), logits.copy())
         else:
             logits = _after_prompt[self.session][1]
         fed = perf_counter()
-        finish: Finish | None = None if logits is not None else "cancelled"
         text = ""
         while logits is not None:
-            allowed = self.grammar.allowed() if self.grammar else None
-            # Some models have more logits than tokens: rows that were added for a round number.
-            token = self.sampler.choose(logits[: self.n_tokens], self.tokens, allowed)
-            if token in self.ends:
-                finish = "stop"
-                break
-            self.tokens.append(token)
-            if self.grammar:
-                self.grammar.accept(token)
-            text = self.text.push(self.characters.push(token))
-            finish = self.end()
-            if finish:
+            token, text = made.advance(logits)
+            if made.finish:
                 break
             if text:
                 yield Piece(text)
-                text = ""
             logits = self.feed([token])
-            finish = None if logits is not None else "cancelled"
-        text += self.text.push(self.characters.finish()) + self.text.finish()
+        if logits is None:
+            text = made.end("cancelled")
         stats = Stats(
-            self.n_prompt,
+            made.n_prompt,
             n_reused,
-            len(self.tokens) - self.n_prompt,
+            made.n_generated,
             fed - started,
             perf_counter() - fed,
-            self.sampler.seed,
+            made.sampler.seed,
         )
-        yield Piece(text, finish, stats)
+        yield Piece(text, made.finish, stats)
 
     def feed(self, tokens: Sequence[int]) -> NDArray[np.float32] | None:
         """The logits after the last tokens of all; None where someone asked to stop."""
@@ -186,8 +160,8 @@ class _Generation:
         for start in range(0, len(tokens), FEED_TOKENS):
             if self.cancelled():
                 return None
-            before = len(self.tokens) - len(tokens) + start
-            if list(self.session.tokens) != self.tokens[:before]:
+            before = len(self.made.tokens) - len(tokens) + start
+            if list(self.session.tokens) != self.made.tokens[:before]:
                 raise InvalidArgument(
                     "the session was used for another text while this one was made; end one "
                     "before the next begins, or give each a session of its own: lm.session()"
@@ -197,14 +171,6 @@ class _Generation:
             except RunCancelled:
                 return None
         return logits
-
-    def end(self) -> Finish | None:
-        """Why the text ends with the token that was just added, if it does."""
-        if self.text.stopped or (self.grammar and self.grammar.complete):
-            return "stop"
-        if len(self.tokens) - self.n_prompt == self.sampling.max_tokens:
-            return "length"
-        return "context" if self.session.position >= self.session.context else None
 
 
 def _reuse(session: Session, prompt: Sequence[int]) -> int:

@@ -146,6 +146,32 @@ class Settings:
                 given.append(np.empty((position + len(tokens), 0), np.uint8))
         return given
 
+    def loaded(
+        self, threads: int | None = None, on_progress: OnProgress | None = None
+    ) -> Executable:
+        """The program, from the cache or compiled now, with its weights packed."""
+        tell = on_progress or (lambda what, done, total: None)
+        tell("planning", 0, None)
+        executable = saved_program(self.interface, self.options, threads=threads)
+        if executable is not None:
+            self.checked(executable.plan)
+        else:
+            if self.memory is not None:
+                _ = self.plan
+            with self.refusals():
+                executable = compile_graph(
+                    self.interface,
+                    self.options,
+                    threads=threads,
+                    on_progress=lambda done, total: tell(COMPILING, done, total),
+                )
+        try:
+            executable.pack(lambda done, total: tell(PACKING, done, total))
+        except BaseException:
+            executable.close()
+            raise
+        return executable
+
     def checked(self, plan: MemoryPlan) -> MemoryPlan:
         """The plan; DoesNotFit where it is over the budget."""
         check_fits(self.file, plan, self.memory, self.context, self.kv)
@@ -165,27 +191,7 @@ class LanguageModel(Closing):
     ) -> None:
         self.settings = settings
         self.file = settings.file
-        tell = on_progress or (lambda what, done, total: None)
-        tell("planning", 0, None)
-        executable = saved_program(settings.interface, settings.options, threads=threads)
-        if executable is not None:
-            settings.checked(executable.plan)
-        else:
-            if settings.memory is not None:
-                _ = settings.plan
-            with settings.refusals():
-                executable = compile_graph(
-                    settings.interface,
-                    settings.options,
-                    threads=threads,
-                    on_progress=lambda done, total: tell(COMPILING, done, total),
-                )
-        self.executable: Executable = executable
-        try:
-            self.executable.pack(lambda done, total: tell(PACKING, done, total))
-        except BaseException:
-            self.executable.close()
-            raise
+        self.executable = settings.loaded(threads, on_progress)
         self._slots = Slots(settings.sessions)
         #: Those that `generate` and `chat` go on with, so that what they share is kept.
         self._idle: list[Session] = []
@@ -209,16 +215,7 @@ class LanguageModel(Closing):
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Texts to tokens and back; read when it is asked for first."""
-        from arenite.generate.tokenizer import Tokenizer
-
-        if self.file.gguf is not None:
-            result = Tokenizer.of_gguf(self.file.gguf.metadata)
-            self.file.gguf.drop_headers()
-        else:
-            path = self.file.path
-            result = Tokenizer.of_folder(path if os.path.isdir(path) else os.path.dirname(path))
-        give_back_heap()  # of what it was made from
-        return result
+        return tokenizer_of(self.file)
 
     # Text.
 
@@ -253,12 +250,7 @@ class LanguageModel(Closing):
 
     def chat_tokens(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """A conversation as the model reads it, up to where its answer begins."""
-        template = self.tokenizer.chat_template
-        if template is None:
-            raise NotSupported(
-                f"{self.file.path} has no chat template; use generate with a prompt of your own"
-            )
-        return template.encode(messages, self.tokenizer)
+        return chat_tokens(messages, self.tokenizer, self.file.path)
 
     def prompt_of(self, prompt: str | Sequence[int]) -> Sequence[int]:
         """A text as tokens; tokens as they are."""
@@ -381,6 +373,30 @@ class LanguageModel(Closing):
 
     def __repr__(self) -> str:
         return f"<LanguageModel {self.name}: {self.file.path}, context {self.context}>"
+
+
+def chat_tokens(
+    messages: Sequence[Mapping[str, Any]], tokenizer: Tokenizer, path: str
+) -> list[int]:
+    """A conversation as the model of a file reads it."""
+    template = tokenizer.chat_template
+    if template is None:
+        raise NotSupported(f"{path} has no chat template; use generate with a prompt of your own")
+    return template.encode(messages, tokenizer)
+
+
+def tokenizer_of(file: LanguageFile) -> Tokenizer:
+    """The tokenizer of a model, read from its file or folder."""
+    from arenite.generate.tokenizer import Tokenizer
+
+    if file.gguf is not None:
+        result = Tokenizer.of_gguf(file.gguf.metadata)
+        file.gguf.drop_headers()
+    else:
+        folder = file.path if os.path.isdir(file.path) else os.path.dirname(file.path)
+        result = Tokenizer.of_folder(folder)
+    give_back_heap()  # of what it was made from
+    return result
 
 
 def _kv_dtype(name: str) -> DType:

@@ -37,7 +37,7 @@ class Recipe:
         offloaded: bool = False,
         pool: Pool | None = None,
     ) -> None:
-        if not 1 <= block <= (context if pool is None else pool.texts * context):
+        if block < 1 or (pool is None and block > context):
             raise InvalidArgument(f"blocks of {block} tokens do not fit a context of {context}")
         self.file = file
         self.context = context

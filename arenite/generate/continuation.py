@@ -1,0 +1,77 @@
+"""Continuation: a text that goes on token by token, from logits, until something ends it.
+
+In: the logits after the last token. Out: the next token, and the text that is certain with it: not
+within a character, not within what may become a stop string.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.generate.grammar import grammar_of
+from arenite.generate.sampler import Sampler
+from arenite.generate.sampling import Sampling
+from arenite.generate.stops import StopText
+
+if TYPE_CHECKING:
+    from arenite.generate.tokenizer import Tokenizer
+
+#: stop: the model, a stop string or the grammar ended it; length: max_tokens were made; context:
+#: there is no place for another token; cancelled: someone asked to stop.
+Finish: TypeAlias = Literal["stop", "length", "context", "cancelled"]
+
+
+class Continuation:
+    """One text in the making, in a context of so many tokens."""
+
+    def __init__(
+        self, prompt: list[int], sampling: Sampling, tokenizer: Tokenizer, context: int
+    ) -> None:
+        self.sampling = sampling
+        self.sampler = Sampler(sampling)
+        self.n_prompt = len(prompt)
+        self.tokens = prompt  # and what comes after it
+        self.finish: Finish | None = None
+        self._grammar = grammar_of(sampling, tokenizer)
+        self._n_tokens = tokenizer.n_tokens
+        self._ends = tokenizer.end_tokens
+        self._characters = tokenizer.stream()
+        self._text = StopText(sampling.stop)
+        self._context = context
+
+    @property
+    def n_generated(self) -> int:
+        """Tokens after the prompt; the one that ends a text is not counted."""
+        return len(self.tokens) - self.n_prompt
+
+    def advance(self, logits: NDArray[np.float32]) -> tuple[int, str]:
+        """The token that comes next, and the text that it makes certain. `finish` says whether it
+        is the last."""
+        allowed = self._grammar.allowed() if self._grammar else None
+        # Some models have more logits than tokens: rows that were added for a round number.
+        token = self.sampler.choose(logits[: self._n_tokens], self.tokens, allowed)
+        if token in self._ends:
+            return token, self.end("stop")
+        self.tokens.append(token)
+        if self._grammar:
+            self._grammar.accept(token)
+        text = self._text.push(self._characters.push(token))
+        finish = self._finish()
+        return token, text + self.end(finish) if finish else text
+
+    def end(self, finish: Finish) -> str:
+        """The text that was held back, of one that ends here."""
+        self.finish = finish
+        return self._text.push(self._characters.finish()) + self._text.finish()
+
+    def _finish(self) -> Finish | None:
+        """Why the text ends with the token that was just added, if it does."""
+        if self._text.stopped or (self._grammar and self._grammar.complete):
+            return "stop"
+        if self.n_generated == self.sampling.max_tokens:
+            return "length"
+        # The last token has a place only where it need not be fed.
+        return "context" if len(self.tokens) > self._context else None

@@ -1,0 +1,68 @@
+"""Stream: what an engine makes of one request, chunk by chunk, for whoever waits for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TypeAlias
+
+from arenite.generate.continuation import Finish
+from arenite.generate.generation import Stats
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A token and the text that is certain with it, which may be none; the last chunk has `finish`
+    and `stats`, and no token where none was made."""
+
+    token: int | None
+    text: str
+    logprob: float | None = None  # of the token, where it was asked for
+    top: tuple[tuple[int, float], ...] = ()  # the likeliest tokens and their logprobs
+    finish: Finish | None = None
+    stats: Stats | None = None
+
+
+#: Hears of each chunk, or of the error that ends a stream, on the engine's thread: be quick.
+Listener: TypeAlias = Callable[[Chunk | BaseException], object]
+
+
+class Stream:
+    """Iterate for its chunks, once; or give `submit` a listener. `cancel()` from any thread."""
+
+    def __init__(self, prompt: list[int], listener: Listener | None = None) -> None:
+        self.prompt = tuple(prompt)
+        self._queue: SimpleQueue[Chunk | BaseException] = SimpleQueue()
+        self._put = listener or self._queue.put
+        self._cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        """End the text within one step: its last chunk says "cancelled"."""
+        self._cancelled.set()
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._cancelled.is_set()
+
+    def put(self, chunk: Chunk | BaseException) -> None:
+        """For the engine: hand out a chunk, or the error that ends the stream."""
+        self._put(chunk)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """The chunks as they come. Who stops early cancels the rest."""
+        try:
+            while True:
+                chunk = self._queue.get()
+                if isinstance(chunk, BaseException):
+                    raise chunk
+                yield chunk
+                if chunk.finish:
+                    return
+        finally:
+            self.cancel()
+
+    def text(self) -> str:
+        """All of the text, once it is there."""
+        return "".join(chunk.text for chunk in self)
