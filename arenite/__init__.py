@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         pipeline as pipeline,
         runtime as runtime,
         schedule as schedule,
+        serve as serve,
         tensor as tensor,
     )
     from arenite.exporting import export as export
@@ -79,7 +80,7 @@ _ROOMS = {
     name: name
     for name in (
         "codegen device dtype errors fetch frontends generate hazards ir memory model "
-        "onnxruntime passes pipeline runtime schedule tensor"
+        "onnxruntime passes pipeline runtime schedule serve tensor"
     ).split()
 } | {"fft": "tensor.fft", "linalg": "tensor.linalg"}
 #: What a user reaches for first, and the module it lives in;

@@ -36,8 +36,8 @@ def measure(engine: Engine, n_clients: int, n_tokens: int, rounds: int) -> str:
     def client(seed: int) -> None:
         for _ in range(rounds):
             asked = perf_counter()
-            sampling = {"max_tokens": n_tokens, "seed": seed, "logit_bias": ends}
-            stream = iter(engine.submit(next(given), **sampling))
+            made = engine.submit(next(given), max_tokens=n_tokens, seed=seed, logit_bias=ends)
+            stream = iter(made)
             next(stream)
             waits.append(perf_counter() - asked)
             for _ in stream:
@@ -71,10 +71,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     asked = parser.parse_args()
     context = 2 * asked.tokens
-    options = {"slots": max(asked.clients), "context": context, "threads": asked.threads}
-    with Engine(path_of(FILE), **options) as engine:
+    slots = max(asked.clients)
+    with Engine(path_of(FILE), slots=slots, context=context, threads=asked.threads) as engine:
         engine.submit(prompts(1, asked.tokens)[0], max_tokens=4).text()
-        print("clients  tokens/s  first, ms    95 %, ms  not run  µs a token  ms a step  cpu, ms a token", flush=True)
+        print(
+            "clients  tokens/s  first, ms   95 %, ms   not run  µs a token ms a step  cpu ms",
+            flush=True,
+        )
         for n_clients in asked.clients:
             print(measure(engine, n_clients, asked.tokens, asked.rounds), flush=True)
 

@@ -112,7 +112,7 @@ BOXES = [
     ),
     Box(780, 600, 180, 80, "results", ("new arrays,", "or those of out="), RUNS),
     Box(
-        *(20, 734, 220, 66, "model/ · generate/"),
+        *(20, 734, 220, 66, "model/ · generate/ · serve/"),
         ("a file as an object: plan it,", "compile it, talk with it"),
         RUNS,
     ),

@@ -365,6 +365,7 @@ def pages() -> dict[str, Page]:
         "language-models": {
             "Loading": top(_MODEL_NAMES),
             "Texts": texts,
+            "Many texts at once": public_of("serve"),
             "Fetching": public_of("fetch"),
         },
         "device": {"": public_of("device")},
@@ -415,6 +416,7 @@ _ROOMS_WITH_PAGES = (
     "memory",
     "model",
     "onnxruntime",
+    "serve",
     "tensor",
     "fft",
     "linalg",

@@ -6,10 +6,13 @@ by the largest of each group first.
     values   . 3 1 . 7 2 . 5 | . 9 . . 1 6 . 8     rows of `n_groups` values
     maxima   . 9 1 . 7 6 . 8                       one a column: k columns reach the k-th of them,
     bar            ^ k-th largest of the maxima    so k values do: the k largest lie above it
+
+What is left then are so few that arrays of them would cost more than the numbers in them.
 """
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -23,6 +26,7 @@ from arenite.generate.sampling import Sampling
 Floats: TypeAlias = NDArray[np.floating[Any]]
 Indices: TypeAlias = NDArray[np.intp]
 
+FEW = 256  # candidates up to which plain numbers are quicker than arrays
 FIRST_CANDIDATES = 64  # looked at before more are, where top_k sets no number
 ROW = 512  # weights added up at once where one of many is drawn
 UNIT = 2.0**-53  # 53 random bits to [0, 1)
@@ -46,7 +50,7 @@ class Sampler:
     ) -> int:
         """The next token after those in `recent`, among the `allowed` ones."""
         tokens, weights = self._weights(logits, recent, allowed)
-        at = self._pick(weights) if weights.size > 1 else 0
+        at = self._pick(weights) if len(weights) > 1 else 0
         return at if tokens is None else int(tokens[at])
 
     def _weights(
@@ -54,7 +58,7 @@ class Sampler:
         logits: NDArray[np.float32],
         recent: Sequence[int],
         allowed: NDArray[np.bool_] | None,
-    ) -> tuple[Indices | None, Floats]:
+    ) -> tuple[Indices | list[int] | None, Floats | list[float]]:
         """The tokens that are left and what each weighs; None for the tokens: all there are."""
         values = self._penalised(logits.astype(np.float32, copy=False), recent)
         if allowed is None:
@@ -89,7 +93,9 @@ class Sampler:
             values[tokens] = logit
         return values
 
-    def _filtered(self, values: NDArray[np.float32]) -> tuple[Indices | None, Floats]:
+    def _filtered(
+        self, values: NDArray[np.float32]
+    ) -> tuple[Indices | list[int] | None, Floats | list[float]]:
         """Indices of the values that the filters leave, and their weights; None: of all."""
         top = values.max()
         if not np.isfinite(top):
@@ -99,16 +105,56 @@ class Sampler:
             )
         sampling = self.sampling
         if sampling.greedy:
-            return np.array([values.argmax()]), np.ones(1)
+            return [int(values.argmax())], [1.0]
+        if 0 < sampling.top_k <= FEW:
+            found = _few(values, float(top), sampling)
+            if found is not None:
+                return found
         if sampling.top_k or sampling.top_p < 1 or sampling.min_p > 0:
             order = survivors(values, sampling)
             return order, _tempered(values[order], top, sampling.temperature)
         return None, _tempered(values, top, sampling.temperature)
 
-    def _pick(self, weights: Floats) -> int:
+    def _pick(self, weights: Floats | list[float]) -> int:
         """An index, each as likely as its weight; uses up one random number."""
         number = (int(self._random.random_raw()) >> 11) * UNIT
+        if isinstance(weights, list):
+            return _few_index_at(weights, number * sum(weights))
         return _index_at(weights, number * float(weights.sum(dtype=np.float64)))
+
+
+def _few(
+    values: NDArray[np.float32], top: float, sampling: Sampling
+) -> tuple[list[int], list[float]] | None:
+    """What `survivors` leaves of the `top_k` values, and what each weighs; None where so many are
+    alike that these are no longer few. `top` is the largest value."""
+    above = _candidates(values, sampling.top_k)
+    if above.size > 2 * FEW:
+        return None
+    pairs = sorted(zip((-values[above]).tolist(), above.tolist(), strict=True))[: sampling.top_k]
+    weights = [math.exp(-value - top) for value, _ in pairs]
+    least, enough = sampling.min_p * weights[0], math.inf
+    if sampling.top_p < 1:
+        enough = sampling.top_p * sum(weights)
+    n_kept, reached = 0, 0.0
+    for weight in weights:
+        if weight < least or reached >= enough:
+            break
+        n_kept, reached = n_kept + 1, reached + weight
+    del pairs[max(n_kept, 1) :]
+    tempered = [math.exp((-value - top) / sampling.temperature) for value, _ in pairs]
+    return [token for _, token in pairs], tempered
+
+
+def _few_index_at(weights: list[float], place: float) -> int:
+    """Where the running sum of the weights passes `place`: never at one that adds nothing."""
+    reached, last = 0.0, 0
+    for index, weight in enumerate(weights):
+        if weight > 0:
+            reached, last = reached + weight, index
+            if reached > place:
+                break
+    return last
 
 
 def survivors(values: NDArray[np.float32], sampling: Sampling) -> Indices:
@@ -134,16 +180,21 @@ def survivors(values: NDArray[np.float32], sampling: Sampling) -> Indices:
 
 def largest(values: NDArray[np.float32], count: int) -> Indices:
     """Indices of the `count` largest values, the largest first; of equal ones the first."""
+    above = _candidates(values, count)
+    return above[_falling(values[above])[:count]]
+
+
+def _candidates(values: NDArray[np.float32], count: int) -> Indices:
+    """Indices of the `count` largest values, and of some more, in order."""
     pool = values
     n_groups = max(512, 8 * count)
     if n_groups <= values.size // 4:
         n_rows = values.size // n_groups
         pool = values[: n_rows * n_groups].reshape(n_rows, n_groups).max(axis=0)
     if count >= pool.size:
-        return _falling(values)[:count]
+        return np.arange(values.size)
     bar = np.partition(pool, pool.size - count)[pool.size - count]
-    above = np.flatnonzero(values >= bar)
-    return above[_falling(values[above])[:count]]
+    return np.flatnonzero(values >= bar)
 
 
 def _falling(values: NDArray[np.float32]) -> Indices:

@@ -140,8 +140,8 @@ def test_rounding_never_chooses_a_banned_token() -> None:
 def chances_of(asked: Sampling, logits: NDArray[np.float32], recent: list[int]) -> Any:
     """The tokens that a sampler would choose from and how likely each is."""
     tokens, weights = Sampler(asked)._weights(logits, recent, None)
-    exact = weights.astype(np.float64)
-    return np.arange(weights.size) if tokens is None else tokens, exact / exact.sum()
+    exact = np.asarray(weights, np.float64)
+    return np.arange(exact.size) if tokens is None else np.asarray(tokens), exact / exact.sum()
 
 
 @pytest.mark.parametrize("case", REFERENCE["cases"], ids=range(len(REFERENCE["cases"])))
@@ -316,3 +316,42 @@ def test_the_largest_penalties_leave_a_choice(name: str) -> None:
     values = np.array([2.0, -2.0, 1.0], np.float32)
     sampler = Sampler(sampling(temperature=0, penalty_window=-1, **{name: 1e9}))
     assert sampler.choose(values, [0, 1] * 1000) == 2
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    seed=st.integers(0, 10_000),
+    count=st.one_of(st.integers(2, 60), st.integers(2000, 6000)),
+    spread=st.sampled_from([0.0, 0.01, 1.0, 5.0, 1e6]),
+    top_k=st.sampled_from([2, 40, 256]),
+    top_p=st.sampled_from([0.001, 0.95, 1.0]),
+    min_p=st.sampled_from([0.0, 0.05, 1.0]),
+    temperature=st.sampled_from([1e-5, 0.8, 3.0]),
+)
+def test_few_candidates_weigh_what_arrays_of_them_do(
+    seed: int,
+    count: int,
+    spread: float,
+    top_k: int,
+    top_p: float,
+    min_p: float,
+    temperature: float,
+) -> None:
+    asked = Sampling(top_k=top_k, top_p=top_p, min_p=min_p, temperature=temperature, seed=seed)
+    values = logits_of(seed, count, spread)
+    tokens, weights = Sampler(asked)._weights(values, (), None)
+    assert tokens is not None
+    order = survivors(values, asked)
+    kept = min(len(tokens), len(order))
+    assert list(tokens)[:kept] == order[:kept].tolist()
+    chances = np.asarray(weights) / np.sum(weights)
+    exact = np.exp((values[order].astype(np.float64) - values.max()) / temperature)
+    expected = np.zeros(max(len(tokens), len(order)))
+    expected[: len(order)] = exact / exact.sum()
+    # Where a running sum ends just at a bound, one of the two may keep one more.
+    assert abs(len(tokens) - len(order)) <= 1
+    if len(tokens) == len(order):
+        np.testing.assert_allclose(chances, expected, rtol=1e-9, atol=1e-300)
+    token = Sampler(asked).choose(values)
+    assert token in list(tokens)
+    assert weights[list(tokens).index(token)] > 0

@@ -1,0 +1,352 @@
+"""Requests together: each gets what it would alone, as sessions of the model have it; who does not
+fit waits or is told, and nobody pays for one who leaves."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import arenite
+from arenite import device
+from arenite.errors import BoundsError, Busy, DoesNotFit, InvalidArgument, NotSupported, RunFailed
+from arenite.frontends.language import LanguageFile
+from arenite.serve import Chunk, Engine, Stream
+from arenite.serve.settings import EngineSettings
+from tests.generate.gguf_models import TINY, Shape, write_model
+from tests.pipeline.loaded import loaded
+
+CONTEXT = 160
+PAGE = 32
+MODELS = {
+    "f32": TINY["llama"],
+    "f16": TINY["llama-f16"],
+    "bf16": TINY["llama-bf16"],
+    "q4_0": TINY["llama-q4_0"],
+    "q4_1": TINY["llama-q4_1"],
+    "q8_0": TINY["llama-q8_0"],
+    "q4_k": TINY["llama-q4_k"],
+    "many": TINY["llama-many"],
+    "window": Shape(weights=("Q8_0",), window=40),
+    "experts": TINY["qwen3moe-q8_0"],
+    "float experts": TINY["mixtral"],
+    "int8 keys": TINY["llama-q8_0"],
+}
+#: Whose sessions add up rows of all products in one order too.
+SAME_AS_SESSIONS = ("q4_0", "q4_1", "q8_0", "q4_k", "window", "int8 keys")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+def file_of(name: str, folder: Path) -> Path:
+    path = folder / f"{name}.gguf"
+    if not path.exists():
+        write_model(path, MODELS[name])
+    return path
+
+
+def engine_of(name: str, folder: Path, **options: Any) -> Engine:
+    kv = "int8" if name == "int8 keys" else "float16"
+    given: dict[str, Any] = {"slots": 32, "context": CONTEXT, "block": 24, "kv": kv} | options
+    return Engine(file_of(name, folder), **given)
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path) -> Iterator[Engine]:
+    with engine_of("q8_0", folder, slots=4, queue=8) as made:
+        yield made
+
+
+def prompt_of(count: int, seed: int = 0, n_tokens: int = 320) -> list[int]:
+    return [int(t) for t in np.random.default_rng(seed).integers(3, n_tokens, count)]
+
+
+def result_of(stream: Stream) -> list[tuple[int | None, str, float | None]]:
+    """Tokens, texts, and the logarithms of probabilities to the last bit."""
+    return [(chunk.token, chunk.text, chunk.logprob) for chunk in stream]
+
+
+REQUEST: dict[str, Any] = {"max_tokens": 20, "seed": 5, "temperature": 1.5, "logprobs": 0}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_seeded_request_is_the_same_alone_and_among_others(name: str, folder: Path) -> None:
+    prompt = prompt_of(75)
+    with engine_of(name, folder) as engine:
+        alone = result_of(engine.submit(prompt, **REQUEST))
+        # What it shares with the first is in the cache now; other prompts are of any length.
+        others = [
+            engine.submit(prompt_of(1 + 7 * k % 90, seed=k), max_tokens=5 + k, seed=k)
+            for k in range(31)
+        ]
+        again = engine.submit(prompt, **REQUEST)
+        assert result_of(again) == alone
+        assert engine.stats().reused_tokens == 2 * PAGE
+        for other in others:
+            other.text()
+    with engine_of(name, folder, slots=3, block=7) as engine:
+        cut = [engine.submit(prompt_of(40, seed=k), max_tokens=9) for k in range(2)]
+        assert result_of(engine.submit(prompt, **REQUEST)) == alone
+        for other in cut:
+            other.text()
+        engine.executable.verify()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_are_those_of_a_session(name: str, folder: Path) -> None:
+    """To the last bit, where sessions have one order of sums as well."""
+    kv = "int8" if name == "int8 keys" else "float16"
+    prompts = [prompt_of(count, seed=count) for count in (1, 33, 64, 97, 130)]
+    heard: dict[int, list[Any]] = {}
+    with engine_of(name, folder) as engine:
+        chosen: list[list[int]] = []
+        advance = engine.batch.step
+
+        def step() -> Any:
+            made = advance()
+            for text, logits in made:
+                heard.setdefault(text.continuation.n_prompt, []).append(logits.copy())
+            return made
+
+        engine.batch.step = step  # type: ignore[method-assign]
+        streams = [engine.submit(prompt, max_tokens=6, temperature=0) for prompt in prompts]
+        for stream in streams:
+            chosen.append([chunk.token for chunk in stream if chunk.token is not None])
+    with arenite.load(file_of(name, folder), context=CONTEXT, kv=kv) as model:
+        for prompt, tokens in zip(prompts, chosen, strict=True):
+            session = model.session()
+            logits = session.feed(prompt)
+            for token, found in zip(tokens, heard[len(prompt)], strict=True):
+                np.testing.assert_allclose(found, logits, rtol=0, atol=5e-3)
+                if name in SAME_AS_SESSIONS:
+                    np.testing.assert_array_equal(found, logits)
+                assert token == int(np.argmax(found))
+                if session.position < CONTEXT:
+                    logits = session.feed([token])
+
+
+def test_a_beginning_that_many_have_is_read_once(folder: Path) -> None:
+    system = prompt_of(3 * PAGE + 5)
+    with engine_of("q8_0", folder, slots=8, block=200) as engine:
+        started = threading.Event()
+        # All are there before the first step: a listener holds the engine's thread meanwhile.
+        engine.submit([1], max_tokens=2, listener=lambda chunk: started.wait())
+        streams = [engine.submit([*system, 7 + k], max_tokens=2, seed=k) for k in range(6)]
+        started.set()
+        texts = [stream.text() for stream in streams]
+        stats = engine.stats()
+        assert stats.reused_tokens == 5 * 3 * PAGE
+        assert stats.prompt_tokens == 1 + 6 * len([*system, 0]) - stats.reused_tokens
+        assert stats.n_free_pages + stats.n_idle_pages == stats.n_pages
+        assert stats.n_idle_pages == 3
+    with engine_of("q8_0", folder, slots=1) as engine:
+        for k, text in enumerate(texts):
+            assert engine.submit([*system, 7 + k], max_tokens=2, seed=k).text() == text
+
+
+def test_a_conversation_goes_on_from_what_was_written(folder: Path) -> None:
+    """Pages of answers are known too."""
+    prompt = prompt_of(20)
+    with engine_of("q8_0", folder, slots=2) as engine:
+        made = [c.token for c in engine.submit(prompt, max_tokens=70, seed=1, logit_bias={2: -1e9})]
+        first = [token for token in made if token is not None]
+        assert len(first) == 70
+        stream = engine.submit([*prompt, *first, 9, 9, 9], max_tokens=4, seed=2)
+        *_, last = stream
+        assert last.stats is not None
+        # The last token was told, and never read.
+        assert last.stats.reused_tokens == (20 + 69) // PAGE * PAGE
+
+
+def test_who_leaves_frees_the_slot_within_a_step(engine: Engine) -> None:
+    heard: list[Chunk | BaseException] = []
+    ended, given = threading.Event(), threading.Event()
+    streams: list[Stream] = []
+
+    def listen(chunk: Chunk | BaseException) -> None:
+        given.wait()
+        heard.append(chunk)
+        if len(heard) == 3:
+            streams[0].cancel()
+        if isinstance(chunk, Chunk) and chunk.finish:
+            ended.set()
+
+    streams.append(engine.submit([5, 6], max_tokens=100, listener=listen, logit_bias={2: -1e9}))
+    given.set()
+    assert ended.wait(60)
+    assert len(heard) == 4
+    last = heard[-1]
+    assert isinstance(last, Chunk)
+    assert (last.token, last.finish) == (None, "cancelled")
+    stats = engine.stats()
+    assert stats.slots == (None,) * 4
+    assert stats.n_free_pages + stats.n_idle_pages == stats.n_pages
+    # Who stops listening leaves too.
+    before = stats.n_cancelled
+    for _ in engine.submit([5, 6], max_tokens=100, logit_bias={2: -1e9}):
+        break
+    engine.submit([9], max_tokens=5, logit_bias={2: -1e9}).text()
+    assert engine.stats().n_cancelled == before + 1
+
+
+def test_who_does_not_fit_waits_or_is_told(folder: Path) -> None:
+    with engine_of("q8_0", folder, slots=2, queue=3) as engine:
+        held = threading.Event()
+        first = engine.submit([4], max_tokens=2, listener=lambda chunk: held.wait())
+        streams = [engine.submit([4 + k], max_tokens=2, seed=k) for k in range(4)]
+        with pytest.raises(Busy, match="of 3 at the most"):
+            engine.submit([9], max_tokens=2)
+        assert engine.stats().n_waiting >= 3
+        assert engine.stats().n_refused == 1
+        held.set()
+        assert all(stream.text() is not None for stream in streams)
+        assert first.prompt == (4,)
+        engine.submit([9], max_tokens=2).text()
+
+
+def test_pages_are_fewer_than_all_slots_could_take(folder: Path) -> None:
+    """A budget makes them so; texts wait for each other's pages, and are right."""
+    file = LanguageFile.open(file_of("q8_0", folder))
+    options: dict[str, Any] = {"slots": 8, "context": CONTEXT, "block": 24}
+    whole = EngineSettings(file, **options)
+    one = EngineSettings(file, **options | {"slots": 1})
+    assert whole.pool.n_pages == 8 * 5
+    page = whole.plan.regions["state"].nbytes // whole.pool.n_pages
+    budget = whole.plan.total_nbytes - 31 * page
+    few = EngineSettings(file, memory=budget, **options)
+    assert few.pool.n_pages == 9
+    assert few.plan.total_nbytes <= budget
+    with pytest.raises(DoesNotFit):
+        _ = EngineSettings(file, memory=one.plan.total_nbytes // 2, **options).pool
+    requests = [(prompt_of(60, seed=k), {"max_tokens": 40, "seed": k}) for k in range(8)]
+    with engine_of("q8_0", folder, memory=budget, slots=8) as engine:
+        assert engine.plan.total_nbytes <= budget
+        streams = [engine.submit(prompt, **sampling) for prompt, sampling in requests]  # type: ignore[arg-type]
+        texts = [stream.text() for stream in streams]
+        with pytest.raises(InvalidArgument, match="context holds 160"):
+            engine.submit(prompt_of(161))
+    with engine_of("q8_0", folder, slots=1) as engine:
+        for (prompt, sampling), text in zip(requests, texts, strict=True):
+            assert engine.submit(prompt, **sampling).text() == text  # type: ignore[arg-type]
+
+
+def test_what_can_never_be_done_is_refused_at_once(engine: Engine) -> None:
+    for wrong, error in (
+        ([], InvalidArgument),
+        ([0] * (CONTEXT + 1), InvalidArgument),
+        ([320], BoundsError),
+        ([-1], BoundsError),
+        ([1.5], InvalidArgument),
+    ):
+        with pytest.raises(error):
+            engine.submit(wrong)  # type: ignore[arg-type]
+    for options in ({"logprobs": -1}, {"logprobs": 99}, {"temperature": -1.0}, {"max_tokens": 0}):
+        with pytest.raises(InvalidArgument):
+            engine.submit([1], **options)
+
+
+def test_one_that_fails_fails_alone(engine: Engine) -> None:
+    banned = dict.fromkeys(range(320), float("-inf"))
+    others = [engine.submit([3, 4], max_tokens=6, seed=1) for _ in range(2)]
+    with pytest.raises(RunFailed, match="banned"):
+        engine.submit([3, 4], logit_bias=banned).text()
+    assert len({other.text() for other in others}) == 1
+    assert engine.stats().n_failed == 1
+
+
+def test_a_step_that_fails_ends_its_texts_and_no_others(folder: Path) -> None:
+    with engine_of("q8_0", folder, slots=2) as engine:
+        text = engine.submit(prompt_of(70), max_tokens=5, seed=3).text()
+        table = engine.batch._table
+        table[...] = 10**6
+        take = engine.batch._reach
+        engine.batch._reach = lambda *given: None  # type: ignore[method-assign]
+        with pytest.raises(IndexError):
+            engine.submit(prompt_of(70), max_tokens=5, seed=3).text()
+        engine.batch._reach = take  # type: ignore[method-assign]
+        table[...] = 0
+        stream = engine.submit(prompt_of(70), max_tokens=5, seed=3)
+        *chunks, last = stream
+        assert "".join(chunk.text for chunk in (*chunks, last)) == text
+        assert last.stats is not None
+        assert last.stats.reused_tokens == 0  # what the pages held is not known
+
+
+def test_logprobs_are_those_of_the_logits(engine: Engine, folder: Path) -> None:
+    prompt = prompt_of(12)
+    [chunk] = engine.submit(prompt, max_tokens=1, logprobs=4, temperature=0)
+    with arenite.load(file_of("q8_0", folder), context=CONTEXT) as model:
+        logits = model.session().feed(prompt).astype(np.float64)
+    expected = logits - np.log(np.exp(logits).sum())
+    best = np.argsort(-expected)[:4]
+    assert [token for token, _ in chunk.top] == best.tolist()
+    np.testing.assert_allclose([value for _, value in chunk.top], expected[best], rtol=1e-12)
+    assert chunk.token == best[0]
+    assert chunk.logprob == chunk.top[0][1]
+
+
+def test_serving_allocates_nothing(folder: Path) -> None:
+    with engine_of("q8_0", folder, slots=4) as engine:
+        allocator = device.get("cpu")
+
+        def serve(seed: int) -> None:
+            lengths = (3, 50, 90, 20, 7, 33)
+            streams = [engine.submit(prompt_of(n, seed), max_tokens=9, seed=n) for n in lengths]
+            for stream in streams:
+                stream.text()
+
+        serve(0)
+        before, arena = allocator.stats, loaded(engine.executable).binder.arena
+        for seed in range(1, 6):
+            serve(seed)
+        assert allocator.stats == before
+        assert loaded(engine.executable).binder.arena is arena
+
+
+def test_closing_ends_all_texts(folder: Path) -> None:
+    engine = engine_of("q8_0", folder, slots=1, context=128)
+    streams = [engine.submit([5], max_tokens=100, logit_bias={2: -1e9}) for _ in range(3)]
+    next(iter(streams[0]))
+    engine.close()
+    assert [list(stream)[-1].finish for stream in streams[1:]] == ["cancelled"] * 2
+    with pytest.raises(RunFailed, match="closed"):
+        engine.submit([5])
+    with pytest.raises(RunFailed, match="closed"):
+        engine.profile()
+    engine.close()
+
+
+def test_what_it_does_can_be_seen(engine: Engine) -> None:
+    held, seen = threading.Event(), threading.Event()
+
+    def listen(chunk: Chunk | BaseException) -> None:
+        seen.set()
+        held.wait()
+
+    engine.submit(prompt_of(40, seed=9), max_tokens=3, listener=listen, logit_bias={2: -1e9})
+    assert seen.wait(60)
+    [slot] = [slot for slot in engine.stats().slots if slot is not None]
+    assert (slot.state, slot.prompt_tokens, slot.generated_tokens) == ("writing", 40, 1)
+    assert slot.read_tokens == 40
+    assert len(slot.pages) == 2
+    assert "1 of 4 slots" in repr(engine)
+    held.set()
+    engine.submit([7], max_tokens=2).text()
+    assert "attention_pages" in str(engine.profile())
+    stats = engine.stats()
+    assert len(stats.first_token_seconds) >= 2
+    assert 0 < stats.step_seconds < stats.busy_seconds
+
+
+def test_models_for_embeddings_are_refused(folder: Path) -> None:
+    path = folder / "bert.gguf"
+    write_model(path, TINY["bert"])
+    with pytest.raises(NotSupported, match="embeddings"):
+        Engine(path)
