@@ -105,12 +105,8 @@ class Batch:
         """Read what comes next; the texts all of whose tokens have been read, with the logits
         after the last of them, which are good until the next step."""
         parts = list(self._parts())
-<<<<<<< HEAD
-        n_rows, ready = 0, []
-=======
         ready: list[Text] = []
         n_rows = 0
->>>>>>> w-engine
         for text, count in parts:
             first, rows = text.n_read, slice(n_rows, n_rows + count)
             self._tokens[rows] = text.tokens[first : first + count]

@@ -165,18 +165,12 @@ class Engine(Closing):
             self._changed.notify()
         return stream
 
-<<<<<<< HEAD
     def chat_tokens(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()
     ) -> list[int]:
         """A conversation as the model reads it, up to where its answer begins, with the tools that
         it may call."""
         return chat_tokens(messages, self.tokenizer, self.file.path, tools)
-=======
-    def chat_tokens(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        """A conversation as the model reads it, up to where its answer begins."""
-        return chat_tokens(messages, self.tokenizer, self.file.path)
->>>>>>> w-engine
 
     def _most_tokens(self, tokens: Sequence[int], sampling: Sampling) -> int:
         """Tokens of a text that are read, at the most; InvalidArgument where no pages hold them."""
@@ -326,12 +320,8 @@ class Engine(Closing):
     def _chunk(self, request: Request, logits: NDArray[np.float32]) -> Chunk:
         made = request.text.continuation
         token, text = made.advance(logits)
-<<<<<<< HEAD
-        logprob, top = None, ()
-=======
         logprob: float | None = None
         top: tuple[tuple[int, float], ...] = ()
->>>>>>> w-engine
         if request.n_logprobs is not None:
             logprob, top = _logprobs(logits[: self.tokenizer.n_tokens], token, request.n_logprobs)
         stats = request.stats() if made.finish else None
