@@ -386,7 +386,6 @@ class LanguageModel(Closing):
 
 
 def chat_tokens(
-<<<<<<< HEAD
     messages: Sequence[Mapping[str, Any]],
     tokenizer: Tokenizer,
     path: str,
@@ -397,15 +396,6 @@ def chat_tokens(
     if template is None:
         raise NotSupported(f"{path} has no chat template; use generate with a prompt of your own")
     return template.encode(messages, tokenizer, variables={"tools": list(tools) or None})
-=======
-    messages: Sequence[Mapping[str, Any]], tokenizer: Tokenizer, path: str
-) -> list[int]:
-    """A conversation as the model of a file reads it."""
-    template = tokenizer.chat_template
-    if template is None:
-        raise NotSupported(f"{path} has no chat template; use generate with a prompt of your own")
-    return template.encode(messages, tokenizer)
->>>>>>> w-engine
 
 
 def tokenizer_of(file: LanguageFile) -> Tokenizer:

@@ -25,13 +25,8 @@ class Chunk:
     stats: Stats | None = None
 
 
-<<<<<<< HEAD
-#: Hears of each chunk, or of the error that ends a stream, on the engine's thread: it must be quick.
-Listener: TypeAlias = Callable[[Chunk | BaseException], None]
-=======
 #: Hears of each chunk, or of the error that ends a stream, on the engine's thread: be quick.
 Listener: TypeAlias = Callable[[Chunk | BaseException], object]
->>>>>>> w-engine
 
 
 class Stream:
