@@ -13,6 +13,7 @@ with the same seed gives the same text whatever else runs, came before, or is in
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections import deque
@@ -116,6 +117,8 @@ class Engine(Closing):
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="arenite engine", daemon=True)
         self._thread.start()
+        # The thread is not to be in native code when Python ends.
+        atexit.register(self.close)
 
     @property
     def plan(self) -> MemoryPlan:
@@ -240,6 +243,7 @@ class Engine(Closing):
         with self._changed:
             self._is_closing = True
             self._changed.notify()
+        atexit.unregister(self.close)
         if self._thread is not threading.current_thread():
             self._thread.join()
         self.executable.close()
