@@ -31,6 +31,7 @@ from arenite.errors import AreniteError, BoundsError, Busy, InvalidArgument, Run
 from arenite.frontends.language import LanguageFile
 from arenite.generate.bounds import whole
 from arenite.generate.budget import DEFAULT_BLOCK
+from arenite.generate.child_process import prepare_in_child
 from arenite.generate.continuation import Continuation
 from arenite.generate.generation import Stats, prompt_tokens
 from arenite.generate.model import chat_tokens, tokenizer_of
@@ -96,15 +97,16 @@ class Engine(Closing):
     ) -> None:
         self.file = model if isinstance(model, LanguageFile) else LanguageFile.open(model)
         self.queue = whole("queue", queue, 0)
-        self.settings = EngineSettings(
-            self.file,
-            slots=slots,
-            context=context,
-            memory=memory,
-            kv=kv,
-            block=block,
-            device=device,
-        )
+        options: dict[str, Any] = {
+            "slots": slots,
+            "context": context,
+            "memory": memory,
+            "kv": kv,
+            "block": block,
+            "device": device,
+        }
+        self.settings = EngineSettings(self.file, **options)
+        prepare_in_child(self.file, options, on_progress, EngineSettings)
         self.tokenizer = tokenizer_of(self.file)
         self.executable = self.settings.loaded(threads, on_progress)
         self.batch = Batch(self.settings, self.executable)

@@ -18,6 +18,8 @@ import arenite
 from arenite import device
 from arenite.errors import BoundsError, Busy, DoesNotFit, InvalidArgument, NotSupported, RunFailed
 from arenite.frontends.language import LanguageFile
+from arenite.frontends.language.recipe import Recipe
+from arenite.generate import child_process
 from arenite.serve import Chunk, Engine, Stream
 from arenite.serve.settings import EngineSettings
 from tests.generate.gguf_models import TINY, Shape, write_model
@@ -413,6 +415,20 @@ def test_a_process_that_never_closes_its_engine_ends_well(folder: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
+def test_a_child_prepares_what_an_engine_needs(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process no graph is built."""
+    path = file_of("q8_0", folder)
+    monkeypatch.setenv("ARENITE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(child_process, "LEAST_TENSORS", len(LanguageFile.open(path).tensors))
+    built: list[Recipe] = []
+    monkeypatch.setattr(Recipe, "build", lambda recipe: built.append(recipe))
+    with engine_of("q8_0", folder, slots=2) as engine:
+        assert engine.submit([3, 4], max_tokens=6, seed=1).text()
+    assert not built
 
 
 def test_text_fits_a_schema(engine: Engine) -> None:
