@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import threading
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from arenite.pipeline.identity import identity
@@ -21,6 +22,7 @@ from arenite.program import cache
 if TYPE_CHECKING:
     from arenite.fetch.source import OnProgress
     from arenite.frontends.language import LanguageFile
+    from arenite.generate.model import Settings
 
 #: Bytes of weights, or tensors, from which on a process of its own is worth its start. What
 #: compiling leaves grows by 1 MiB for some ten tensors.
@@ -34,14 +36,18 @@ _log = logging.getLogger("arenite.generate")
 
 
 def prepare_in_child(
-    file: LanguageFile, options: dict[str, Any], on_progress: OnProgress | None
+    file: LanguageFile,
+    options: dict[str, Any],
+    on_progress: OnProgress | None,
+    settings: type[Settings] | None = None,
 ) -> None:
-    """Have the cache filled with what loading the file with these options needs, unless it was."""
+    """Have the cache filled with what loading the file with these options needs, unless it was;
+    `settings` of another class than `Settings` take them."""
     store = cache.default()
     is_small = file.nbytes < LEAST_NBYTES and len(file.tensors) < LEAST_TENSORS
     if is_small or not sys.executable:
         return
-    given = json.dumps(options, default=str)
+    given = json.dumps([options, *_name_of(settings)], default=str)
     key = cache.key_of("prepared", *identity(), file.key, given)
     if store.get(key) is not None:
         return
@@ -58,6 +64,14 @@ def prepare_in_child(
             os.close(handed)
     if is_done:
         store.put(key, {"prepared": b"yes"})
+
+
+def _name_of(settings: type[Settings] | None) -> tuple[str, str]:
+    """The module and the name of a class of settings."""
+    from arenite.generate.model import Settings
+
+    chosen = settings or Settings
+    return chosen.__module__, chosen.__name__
 
 
 def _is_done(path: str, options: str, handed: int | None, on_progress: OnProgress | None) -> bool:
@@ -106,15 +120,15 @@ def main() -> None:
     """The child: plan and compile; what goes on is told on standard output, a line a step."""
     end_with_parent()
     from arenite.frontends.language import LanguageFile
-    from arenite.generate.model import COMPILING, Settings
+    from arenite.generate.model import COMPILING
     from arenite.pipeline import compile_graph
 
     def tell(step: str, done: int, total: int | None) -> None:
         print(TOLD + json.dumps([step, done, total]), flush=True)
 
-    path, options, handed = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
+    path, (options, module, name), handed = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
     tell("planning", 0, None)
-    settings = Settings(LanguageFile.open(path), **options)
+    settings: Settings = getattr(import_module(module), name)(LanguageFile.open(path), **options)
     if settings.memory is not None:
         _ = settings.plan
     compile_graph(

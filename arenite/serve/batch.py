@@ -106,22 +106,28 @@ class Batch:
         after the last of them, which are good until the next step."""
         parts = list(self._parts())
         ready: list[Text] = []
-        n_rows = 0
+        # Lists: filling arrays text by text would cost more than all else between two steps.
+        tokens: list[int] = []
+        positions: list[int] = []
+        slots: list[int] = []
+        wanted: list[int] = []
         for text, count in parts:
-            first, rows = text.n_read, slice(n_rows, n_rows + count)
-            self._tokens[rows] = text.tokens[first : first + count]
-            self._positions[rows] = np.arange(first, first + count)
-            self._slots[rows] = text.slot
-            self._reach(text, first + count)
-            n_rows += count
-            if first + count == len(text.tokens):
-                self._wanted[len(ready)] = n_rows - 1
+            first, last = text.n_read, text.n_read + count
+            tokens += text.tokens[first:last]
+            positions += range(first, last)
+            slots += [text.slot] * count
+            self._reach(text, last)
+            if last == len(text.tokens):
+                wanted.append(len(tokens) - 1)
                 ready.append(text)
-        if not n_rows:
+        if not tokens:
             return []
-        if not ready:
-            self._wanted[0] = 0  # a program has logits of some row
-        self._run(n_rows, max(1, len(ready)))
+        n_rows = len(tokens)
+        self._tokens[:n_rows], self._positions[:n_rows] = tokens, positions
+        self._slots[:n_rows] = slots
+        wanted = wanted or [0]  # a program has logits of some row
+        self._wanted[: len(wanted)] = wanted
+        self._run(n_rows, len(wanted))
         for text, count in parts:
             text.n_read += count
             self._know_filled(text)

@@ -13,6 +13,7 @@ with the same seed gives the same text whatever else runs, came before, or is in
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections import deque
@@ -30,6 +31,7 @@ from arenite.errors import AreniteError, BoundsError, Busy, InvalidArgument, Run
 from arenite.frontends.language import LanguageFile
 from arenite.generate.bounds import whole
 from arenite.generate.budget import DEFAULT_BLOCK
+from arenite.generate.child_process import prepare_in_child
 from arenite.generate.continuation import Continuation
 from arenite.generate.generation import Stats, prompt_tokens
 from arenite.generate.model import chat_tokens, tokenizer_of
@@ -95,15 +97,16 @@ class Engine(Closing):
     ) -> None:
         self.file = model if isinstance(model, LanguageFile) else LanguageFile.open(model)
         self.queue = whole("queue", queue, 0)
-        self.settings = EngineSettings(
-            self.file,
-            slots=slots,
-            context=context,
-            memory=memory,
-            kv=kv,
-            block=block,
-            device=device,
-        )
+        options: dict[str, Any] = {
+            "slots": slots,
+            "context": context,
+            "memory": memory,
+            "kv": kv,
+            "block": block,
+            "device": device,
+        }
+        self.settings = EngineSettings(self.file, **options)
+        prepare_in_child(self.file, options, on_progress, EngineSettings)
         self.tokenizer = tokenizer_of(self.file)
         self.executable = self.settings.loaded(threads, on_progress)
         self.batch = Batch(self.settings, self.executable)
@@ -116,6 +119,8 @@ class Engine(Closing):
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="arenite engine", daemon=True)
         self._thread.start()
+        # The thread is not to be in native code when Python ends.
+        atexit.register(self.close)
 
     @property
     def plan(self) -> MemoryPlan:
@@ -243,6 +248,7 @@ class Engine(Closing):
         with self._changed:
             self._is_closing = True
             self._changed.notify()
+        atexit.unregister(self.close)
         if self._thread is not threading.current_thread():
             self._thread.join()
         self.executable.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from typing import TypeAlias
 
 from arenite.generate.continuation import Finish
 from arenite.generate.generation import Stats
+
+_log = logging.getLogger("arenite.serve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class Stream:
     def __init__(self, prompt: list[int], listener: Listener | None = None) -> None:
         self.prompt = tuple(prompt)
         self._queue: SimpleQueue[Chunk | BaseException] = SimpleQueue()
-        self._put = listener or self._queue.put
+        self._put: Listener = listener or self._queue.put
         self._cancelled = threading.Event()
 
     def cancel(self) -> None:
@@ -47,8 +50,14 @@ class Stream:
         return self._cancelled.is_set()
 
     def put(self, chunk: Chunk | BaseException) -> None:
-        """For the engine: hand out a chunk, or the error that ends the stream."""
-        self._put(chunk)
+        """For the engine: hand out a chunk, or the error that ends the stream. A listener that
+        fails hears no more."""
+        try:
+            self._put(chunk)
+        except Exception:
+            _log.exception("the listener of a stream has failed; its text is cancelled")
+            self._put = lambda chunk: None
+            self.cancel()
 
     def __iter__(self) -> Iterator[Chunk]:
         """The chunks as they come. Who stops early cancels the rest."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -155,7 +156,8 @@ def test_the_preparing_child_ends_with_its_parent_however_that_ends(
     path: Path, tmp_path: Path
 ) -> None:
     code = "from arenite.generate.child_process import _is_done; "
-    code += f"_is_done({str(path)!r}, '{{}}', None, None)"
+    given = json.dumps([{}, "arenite.generate.model", "Settings"])
+    code += f"_is_done({str(path)!r}, {given!r}, None, None)"
     environment = {**os.environ, "ARENITE_CACHE_DIR": str(tmp_path / "cache")}
     parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
     stopped: list[int] = []

@@ -3,6 +3,9 @@ fit waits or is told, and nobody pays for one who leaves."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +18,8 @@ import arenite
 from arenite import device
 from arenite.errors import BoundsError, Busy, DoesNotFit, InvalidArgument, NotSupported, RunFailed
 from arenite.frontends.language import LanguageFile
+from arenite.frontends.language.recipe import Recipe
+from arenite.generate import child_process
 from arenite.serve import Chunk, Engine, Stream
 from arenite.serve.settings import EngineSettings
 from tests.generate.gguf_models import TINY, Shape, write_model
@@ -343,6 +348,100 @@ def test_what_it_does_can_be_seen(engine: Engine) -> None:
     stats = engine.stats()
     assert len(stats.first_token_seconds) >= 2
     assert 0 < stats.step_seconds < stats.busy_seconds
+
+
+def test_a_listener_that_fails_ends_its_own_text(engine: Engine) -> None:
+    before = engine.stats().n_cancelled
+
+    def listen(chunk: Chunk | BaseException) -> None:
+        raise ValueError("gone")
+
+    engine.submit([5, 6], max_tokens=100, listener=listen, logit_bias={2: -1e9})
+    assert engine.submit([3, 4], max_tokens=6, seed=1).text()
+    assert engine.stats().n_cancelled == before + 1
+
+
+def test_clients_that_come_and_go_leave_nothing_behind(folder: Path) -> None:
+    """Some read all, some leave, some never read, some ask for rubbish; each finished text is the
+    one that its request gives alone."""
+    with engine_of("q8_0", folder, slots=5, queue=4, block=16) as engine:
+        finished: dict[int, list[str]] = {}
+
+        def client(seed: int) -> None:
+            rng = np.random.default_rng(seed)
+            for _ in range(12):
+                number = int(rng.integers(6))
+                prompt = prompt_of(10 + 21 * number, seed=number % 3)
+                way = rng.integers(5)
+                try:
+                    if way == 0:
+                        with pytest.raises((InvalidArgument, BoundsError)):
+                            engine.submit([10**6] * int(rng.integers(300)))
+                        continue
+                    stream = engine.submit(prompt, max_tokens=6 + number, seed=number)
+                except Busy:
+                    continue
+                if way == 1:
+                    stream.cancel()
+                elif way == 2:
+                    for _ in zip(stream, range(int(rng.integers(1, 4))), strict=False):
+                        pass
+                elif way > 2:
+                    finished.setdefault(number, []).append(stream.text())
+
+        clients = [threading.Thread(target=client, args=(seed,)) for seed in range(8)]
+        for one in clients:
+            one.start()
+        for one in clients:
+            one.join()
+        for number, texts in sorted(finished.items()):
+            prompt = prompt_of(10 + 21 * number, seed=number % 3)
+            alone = engine.submit(prompt, max_tokens=6 + number, seed=number).text()
+            assert set(texts) == {alone}
+        stats = engine.stats()
+        assert stats.slots == (None,) * 5
+        assert stats.n_waiting == 0
+        assert stats.n_free_pages + stats.n_idle_pages == stats.n_pages
+        assert stats.n_requests == stats.n_finished + stats.n_cancelled
+        assert stats.n_failed == 0
+
+
+def test_a_process_that_never_closes_its_engine_ends_well(folder: Path) -> None:
+    code = (
+        "from arenite.serve import Engine\n"
+        f"engine = Engine({str(file_of('q8_0', folder))!r}, slots=2, context=160)\n"
+        "stream = engine.submit([5], max_tokens=150, logit_bias={2: -1e9})\n"
+        "print(next(iter(stream)).token is not None)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
+def test_a_child_prepares_what_an_engine_needs(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process no graph is built."""
+    path = file_of("q8_0", folder)
+    monkeypatch.setenv("ARENITE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(child_process, "LEAST_TENSORS", len(LanguageFile.open(path).tensors))
+    built: list[Recipe] = []
+    monkeypatch.setattr(Recipe, "build", lambda recipe: built.append(recipe))
+    with engine_of("q8_0", folder, slots=2) as engine:
+        assert engine.submit([3, 4], max_tokens=6, seed=1).text()
+    assert not built
+
+
+def test_text_fits_a_schema(engine: Engine) -> None:
+    pytest.importorskip("llguidance")
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    options: dict[str, Any] = {"json_schema": schema, "seed": 4, "max_tokens": 120}
+    others = [engine.submit([7, 8], max_tokens=30, seed=k) for k in range(2)]
+    *chunks, last = engine.submit([5, 6], **options)
+    if last.finish == "stop":
+        assert isinstance(json.loads("".join(c.text for c in (*chunks, last)))["n"], int)
+    assert all(other.text() for other in others)
+    alone = engine.submit([5, 6], **options).text()
+    assert alone == "".join(chunk.text for chunk in (*chunks, last))
 
 
 def test_models_for_embeddings_are_refused(folder: Path) -> None:
