@@ -58,14 +58,24 @@ def unit_of(dtype: DType) -> Unit:
     return made() if made is not None else described_unit(dtype)
 
 
+#: Eights of a block of q8_0 that a lane reads.
+Q8_EIGHTS = 1
+
+
 def _q8_0() -> Unit:
+    eights = Q8_EIGHTS
+
     def read(w: str, r: str) -> Read:
         scale = _Half(w, r, "d", f"at{r}")
-        words = _Words(w, r, "q", f"at{r} + 2u + 8u * part{r}", 2)
-        parts = [Part(f"d_{r}", "", ((0, (f"q0_{r}", f"q1_{r}")),))]
-        return Read(scale.loads + words.loads, scale.text + words.text, parts)
+        words = _Words(w, r, "q", f"at{r} + 2u + {8 * eights}u * part{r}", 2 * eights)
+        numbers = tuple((k, (f"q{2 * k}_{r}", f"q{2 * k + 1}_{r}")) for k in range(eights))
+        return Read(
+            scale.loads + words.loads,
+            scale.text + words.text,
+            [Part(f"d_{r}", "", numbers)],
+        )
 
-    return Unit(4, 1, "part", read)
+    return Unit(4 // eights, eights, f"{eights}u * part", read)
 
 
 def _nibbles(word: str) -> tuple[str, str]:
