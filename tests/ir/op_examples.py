@@ -309,6 +309,14 @@ WEBGPU_EXAMPLES: dict[str, Callable[[], Node]] = {
     "product_of_blocks": lambda: make(
         "product_of_blocks", x(2, 3, 64), w := _weights(), dtype=w.dtype
     ),
+    "normed_product": lambda: make(
+        "normed_product",
+        x(2, 3, 64),
+        w := _weights(),
+        constant(np.linspace(0.5, 2, 64, dtype=np.float32)),
+        dtype=w.dtype,
+        epsilon=1e-5,
+    ),
 }
 
 #: What the CPU has kernels for, and what there is.

@@ -26,7 +26,7 @@ RUN = 32
 def described_unit(dtype: DType) -> Unit:
     """A lane reads 32 elements."""
     block = block_type(dtype)
-    step = _elements_of_a_scale(block)
+    step = elements_of_a_scale(block)
 
     def read(w: str, r: str) -> Read:
         text, parts = [f"let from{r} = {RUN}u * part{r};"], []
@@ -40,7 +40,7 @@ def described_unit(dtype: DType) -> Unit:
                     at = 8 * eight + 4 * k
                     text.append(f"let {word} = {w}_numbers(at{r}, from{r} + {at}u);")
                 numbers.append((eight, words))
-            least = f"{scale}.y" if _has_least(block) else ""
+            least = f"{scale}.y" if has_least(block) else ""
             parts.append(Part(f"{scale}.x", least, tuple(numbers)))
         return Read([], text, parts)
 
@@ -48,32 +48,21 @@ def described_unit(dtype: DType) -> Unit:
     return Unit(per_block, RUN // 8, f"{RUN // 8}u * part", read, functions=block_functions(dtype))
 
 
-def described_run(dtype: DType, w: str, at: str, first: str, count: int) -> list[str]:
-    """Elements of a block from one on, as vec4f f0, f1, ..."""
-    step = _elements_of_a_scale(block_type(dtype))
-    lines = []
-    for element in range(0, count, 4):
-        if element % step == 0:
-            lines.append(f"let scale{element} = {w}_scale({at}, {first} + {element}u);")
-        scale = f"scale{element // step * step}"
-        number = f"vec4f(unpack4xI8({w}_numbers({at}, {first} + {element}u)))"
-        lines.append(f"let f{element // 4} = {scale}.x * {number} + vec4f({scale}.y);")
-    return lines
-
-
 def block_functions(dtype: DType) -> str:
     """The functions of a type, of which `$w` is the array."""
     return _Functions(block_type(dtype)).text()
 
 
-def _elements_of_a_scale(block: BlockType) -> int:
+def elements_of_a_scale(block: BlockType) -> int:
+    """Elements of a run for which one scale is read, at the most all."""
     smallest = min(block.length // block.n_scales(scale) for scale in block.scales)
     if smallest % 8:
         raise NotCompiled(f"{block.name}: scales of {smallest} elements are not done on WebGPU")
     return min(smallest, RUN)
 
 
-def _has_least(block: BlockType) -> bool:
+def has_least(block: BlockType) -> bool:
+    """Whether anything is added to scale * number."""
     return block.least is not None or _zero(block) != 0
 
 

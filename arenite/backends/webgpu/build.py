@@ -20,7 +20,7 @@ from arenite.backends.webgpu.attention import build_attention
 from arenite.backends.webgpu.fast_products import build_fast_product
 from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.map import THREADS, build_map
-from arenite.backends.webgpu.ops import PRODUCT
+from arenite.backends.webgpu.ops import NORMED_PRODUCT, PRODUCT
 from arenite.backends.webgpu.product import build_product
 from arenite.backends.webgpu.sort import build_sort
 from arenite.codegen import loop_ir as ir
@@ -48,7 +48,10 @@ COLUMN_THREADS = 64
 #: Kernels of their own, by the op of the first stage.
 _BUILDERS = {**special.BUILDERS, **blocks.BUILDERS}
 #: Reductions whose meaning is their factors' product, combined; others are the CPU's own layouts.
-_REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split()) | {PRODUCT}
+_REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split()) | {
+    PRODUCT,
+    NORMED_PRODUCT,
+}
 
 
 def build(kernel: Kernel, features: Collection[str] = ()) -> Built:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from arenite.backends.webgpu.block_rows import build_block_rows
+from arenite.backends.webgpu.block_tiles import build_block_tiles
 from arenite.backends.webgpu.few_rows import MOST_ROWS, build_float_rows, can_be_few
 from arenite.backends.webgpu.many_rows import build_many_rows, can_be_many
-from arenite.backends.webgpu.ops import PRODUCT
+from arenite.backends.webgpu.ops import NORMED_PRODUCT, PRODUCT
 from arenite.backends.webgpu.products import ProductBuilder, is_product
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
@@ -21,7 +22,7 @@ from arenite.schedule.kernel import Kernel
 
 def build_fast_product(kernel: Kernel) -> Built | None:
     """The loops of a product whose sides lie so that they can be read fast; None for others."""
-    if not is_product(kernel, "matmul", PRODUCT):
+    if not is_product(kernel, "matmul", PRODUCT, NORMED_PRODUCT):
         return None
     builder = ProductBuilder(kernel)
     fewest, most = bounds(builder.n_rows)
@@ -29,14 +30,14 @@ def build_fast_product(kernel: Kernel) -> Built | None:
         return _few_rows(builder, most) if can_be_few(builder) else None
     if not can_be_many(builder):
         return None
-    many = build_many_rows(builder)
+    is_block = builder.weights[0].dtype.is_block
+    many = build_block_tiles(builder) if is_block else build_many_rows(builder)
     is_open = isinstance(builder.n_rows, Var) and fewest <= MOST_ROWS
     return _with_few(builder, builder.n_rows, many) if is_open and can_be_few(builder) else many
 
 
 def _few_rows(builder: ProductBuilder, most: int) -> Built:
-    assert builder.w is not None
-    build = build_block_rows if builder.w.dtype.is_block else build_float_rows
+    build = build_block_rows if builder.weights[0].dtype.is_block else build_float_rows
     return build(builder, most)
 
 
