@@ -309,6 +309,9 @@ WEBGPU_EXAMPLES: dict[str, Callable[[], Node]] = {
     "product_of_blocks": lambda: make(
         "product_of_blocks", x(2, 3, 64), w := _weights(), dtype=w.dtype
     ),
+    "computed_update": lambda: make(
+        "computed_update", x(6, 4), make("exp", x(2, 4, index=1)), constant(np.array(3)), axis=0
+    ),
     "normed_product": lambda: make(
         "normed_product",
         x(2, 3, 64),

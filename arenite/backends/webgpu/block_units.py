@@ -59,7 +59,7 @@ def unit_of(dtype: DType) -> Unit:
 
 
 #: Eights of a block of q8_0 that a lane reads.
-Q8_EIGHTS = 1
+Q8_EIGHTS = 4
 
 
 def _q8_0() -> Unit:

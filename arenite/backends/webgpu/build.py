@@ -7,6 +7,7 @@ reason for what is not done here yet.
     reduced rows      a group a row; threads share the row, or take a column each
     products          of weights that lie as they should: `fast_products.py`; of all others a group
                       has a square of results, through shared memory (`product.py`)
+    updates           rows are computed as they are written (`update.py`)
     sorting           a thread an element, which counts those before it (`sort.py`)
     all else          as the neutral builders cut it
 """
@@ -20,9 +21,10 @@ from arenite.backends.webgpu.attention import build_attention
 from arenite.backends.webgpu.fast_products import build_fast_product
 from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.map import THREADS, build_map
-from arenite.backends.webgpu.ops import NORMED_PRODUCT, PRODUCT
+from arenite.backends.webgpu.ops import NORMED_PRODUCT, PRODUCT, UPDATE
 from arenite.backends.webgpu.product import build_product
 from arenite.backends.webgpu.sort import build_sort
+from arenite.backends.webgpu.update import build_update
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import check, is_storable
 from arenite.codegen.groups import grouped
@@ -67,6 +69,8 @@ def _cut(kernel: Kernel) -> Built:
     node = kernel.stages[0].node
     if node.op in ("sort", "argsort"):
         return build_sort(kernel)
+    if node.op == UPDATE:
+        return build_update(kernel)
     if node.op == "transfer" and node.dtype.bits >= 64:
         return _word_transfer(kernel)
     attention = build_attention(kernel)

@@ -4,7 +4,9 @@ product_of_blocks(x[..., M, K], w[N, K])                  matmul_blocks of these
 normed_product(x[..., M, K], w[N, K], gain[K]; epsilon)   of x / sqrt(mean(x^2) + epsilon) * gain;
                                                           w may be floats too
 
-Two of them with the same x, one of which is read by what follows the other, are one kernel.
+computed_update(data, rows, start; axis)                  update_slice, which computes its rows
+
+Two products of the same x, one of which is read by what follows the other, are one kernel.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from arenite.ir.ops.access import (
     Reduction,
     Source,
     coefficient,
+    is_elementwise,
     is_view,
     linear,
     sources,
@@ -33,6 +36,7 @@ from arenite.passes.known import is_known
 from arenite.schedule.roots import is_in_memory, is_made_up
 
 PRODUCT, NORMED_PRODUCT = "product_of_blocks", "normed_product"
+UPDATE = "computed_update"
 
 
 def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -121,6 +125,39 @@ for _name, _count, _attrs in (
         operand=_in_memory,
         beside=_is_beside,
     )
+
+
+define(
+    UPDATE,
+    "indexing",
+    (3, 3),
+    lambda inputs, attrs: OPS["update_slice"].infer(inputs, attrs),
+    lambda arrays, attrs, shape, dtype: OPS["update_slice"].reference(arrays, attrs, shape, dtype),
+    {"axis": int},
+    backend="webgpu",
+    operand=lambda node, value: None if value is node.inputs[1] else f"{UPDATE} reads it",
+    overwrites=True,
+    computes=1,
+)
+
+
+def computed_updates(node: Node) -> Node:
+    """An update_slice whose rows are computed from other values than those it writes to."""
+    if node.op != "update_slice" or not 8 <= node.dtype.bits <= 32:
+        return node
+    pending, seen = [node.inputs[1]], set[Node]()
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        op = OPS[value.op]
+        is_changed = op.storage == "given" and value.op != "input"
+        if op.overwrites or is_changed or op.is_construct:
+            return node  # it may lie in the bytes that are written
+        if is_elementwise(value) or is_view(value):
+            pending += value.inputs
+    return make(UPDATE, *node.inputs, **dict(node.attrs))
 
 
 def joined_products(node: Node) -> Node:
