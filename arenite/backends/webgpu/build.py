@@ -37,7 +37,7 @@ from arenite.codegen.kernels.values import UINT32, index_expr, read_dtype
 from arenite.codegen.wide_integers import with_wide_integers
 from arenite.device.webgpu import WORD_NBYTES
 from arenite.errors import NotCompiled
-from arenite.ir.dim import bounds, ceildiv, variables
+from arenite.ir.dim import bounds, ceildiv, product, variables
 from arenite.ir.graph import variables_of
 from arenite.ir.node import Node
 from arenite.ir.ops.access import is_elementwise, is_view
@@ -47,8 +47,24 @@ from arenite.schedule.roots import is_made_up
 #: Of a group whose threads take a column each.
 COLUMN_THREADS = 64
 
+
+def _rows_of_blocks(kernel: Kernel) -> Built:
+    """A tile for each block of each row: one row alone, as of an embedding, is many tiles too."""
+    draft = special.RowKernel(kernel)
+    w, indices = draft.node.inputs
+    count = bounds(w.shape[1])[1] // w.dtype.block_length
+    number, row = ir.Name("row"), ir.Name("result_row")
+    body = (
+        ir.Let("result_row", number // count),
+        ir.Let("block", number % count),
+        *blocks.taken_index(draft.index(indices, row), w.shape[0]),
+        *blocks.block_of_row(draft, w, blocks.AT, row),
+    )
+    return draft.in_tiles(product(indices.shape) * count, 1, body)
+
+
 #: Kernels of their own, by the op of the first stage.
-_BUILDERS = {**special.BUILDERS, **blocks.BUILDERS}
+_BUILDERS = {**special.BUILDERS, **blocks.BUILDERS, "rows_of_blocks": _rows_of_blocks}
 #: Reductions whose meaning is their factors' product, combined; others are the CPU's own layouts.
 _REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split()) | {
     PRODUCT,
