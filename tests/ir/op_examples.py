@@ -312,9 +312,10 @@ WEBGPU_EXAMPLES: dict[str, Callable[[], Node]] = {
     "computed_update": lambda: make(
         "computed_update", x(6, 4), make("exp", x(2, 4, index=1)), constant(np.array(3)), axis=0
     ),
+    "rows_for_many": lambda: make("rows_for_many", x(3, 4)),
     "normed_product": lambda: make(
         "normed_product",
-        x(2, 3, 64),
+        x(3, 64),
         w := _weights(),
         constant(np.linspace(0.5, 2, 64, dtype=np.float32)),
         dtype=w.dtype,

@@ -7,8 +7,7 @@ half of it each for a column of weights, as `block_bytes` describes any type:
                     scale that the weights have in a run
     a thread        8 x 8 results, 8 x 4 at a time: 8 products of four bytes each, then scales
 
-What the next step needs is read while this one is multiplied. Rows of x that are normed are
-multiplied with the gain before they are quantised, and sums in the end with what is left.
+What the next step needs is read while this one is multiplied.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ PAIR = 2
 
 _X, _W = "of_rows", "of_columns"
 _X_SCALES, _X_SUMS, _W_SCALES, _W_LEASTS = "row_scales", "row_sums", "column_scales", "leasts"
-_NORMS = "norms"
 
 
 def build_block_tiles(builder: ProductBuilder) -> Built:
@@ -59,8 +57,6 @@ def build_block_tiles(builder: ProductBuilder) -> Built:
     if text.has_least:
         shared.append(ir.SharedArray(_X_SUMS, FLOAT32, text.n_scales * height))
         shared.append(ir.SharedArray(_W_LEASTS, FLOAT32, text.n_scales * width // 4, 4))
-    if builder.gain is not None:
-        shared.append(ir.SharedArray(_NORMS, FLOAT32, height))
     block: ir.Block = (
         *squares(builder, height, width // n_products),
         ir.Foreign(
@@ -122,14 +118,12 @@ class _Text:
                 *(line for j in range(2) for line in self._products(j)),
                 "workgroupBarrier();",
                 "}",
-                *self._norms(x_turns),
             ]
         )
 
     def part(self) -> str:
         """Sums of the part-th row of each thread, where results are read."""
-        norm = f"${_NORMS}" if self.builder.gain is not None else ""
-        return "\n".join(row_parts(self.height, self.width, len(self.weights), "=", norm))
+        return "\n".join(row_parts(self.height, self.width, len(self.weights), "="))
 
     def _turns(self, length: int) -> range:
         """How often threads, two by two, go through rows or columns."""
@@ -145,34 +139,22 @@ class _Text:
     # Rows of x.
 
     def _declared_row(self, t: int) -> list[str]:
-        lines = [f"var x{t}_{v} = vec4u();" for v in range(HALF // 4)]
-        if self.builder.gain is not None:
-            lines += [f"var gain{t}_{v} = vec4u();" for v in range(HALF // 4)]
-            lines.append(f"var squares{t} = 0.0;")
-        return lines
+        return [f"var x{t}_{v} = vec4u();" for v in range(HALF // 4)]
 
     def _load_row(self, t: int) -> list[str]:
-        x, gain = self.x, self.builder.gain
+        x = self.x
         row = f"min(m0 + {self._line(t)}, u32($n_rows) - 1u)"
         deep = f"k + half * {HALF}u"
         lines = [f"{{ let source = ({row} * {x.step}u + u32($x_first) + {deep}) / 4u;"]
         lines += [f"x{t}_{v} = {x.array}_four(source + {v}u);" for v in range(HALF // 4)]
-        if gain is not None:
-            lines.append(f"let along = ({bounds(gain.first)[1]}u + {deep}) / 4u;")
-            lines += [f"gain{t}_{v} = {gain.array}_four(along + {v}u);" for v in range(HALF // 4)]
         return [*lines, "}"]
 
     def _store_row(self, t: int) -> list[str]:
         """Half a run, by the greatest number of both halves."""
         fours, row = range(HALF // 4), self._line(t)
-        lines = ["{"]
-        for v in fours:
-            value = f"bitcast<vec4f>(x{t}_{v})"
-            if self.builder.gain is not None:
-                lines.append(f"squares{t} += dot({value}, {value});")
-                value += f" * bitcast<vec4f>(gain{t}_{v})"
-            lines.append(f"let v{v} = {value};")
-        lines += [
+        lines = [
+            "{",
+            *(f"let v{v} = bitcast<vec4f>(x{t}_{v});" for v in fours),
             *greatest_text(len(fours)),
             # By halves, which are floats as they are: bits of NaN would be lost in a comparison.
             f"let wide = team_max_{PAIR}(lane, f32(most >> 16u));",
@@ -213,20 +195,6 @@ class _Text:
     def _guard(self, t: int, length: int) -> str:
         is_partial = (t + 1) * self.threads > length * PAIR
         return f"if ({self._line(t)} < {length}u) {{" if is_partial else "{"
-
-    def _norms(self, turns: range) -> list[str]:
-        if self.builder.gain is None:
-            return []
-        lines = []
-        for t in turns:
-            scale = self.builder.row_scale(f"squares{t}")
-            lines += [
-                f"squares{t} = team_add_{PAIR}(lane, squares{t});",
-                self._guard(t, self.height),
-                f"if (half == 0u) {{ ${_NORMS}[{self._line(t)}] = {scale}; }}",
-                "}",
-            ]
-        return lines
 
     # Columns of weights.
 

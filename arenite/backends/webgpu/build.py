@@ -18,10 +18,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from arenite.backends.webgpu.attention import build_attention
-from arenite.backends.webgpu.fast_products import build_fast_product
+from arenite.backends.webgpu.fast_products import build_fast_product, is_above
 from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.map import THREADS, build_map
-from arenite.backends.webgpu.ops import NORMED_PRODUCT, PRODUCT, UPDATE
+from arenite.backends.webgpu.ops import MOST_ROWS, NORMED_PRODUCT, PRODUCT, ROWS_FOR_MANY, UPDATE
 from arenite.backends.webgpu.product import build_product
 from arenite.backends.webgpu.sort import build_sort
 from arenite.backends.webgpu.update import build_update
@@ -103,7 +103,16 @@ def _cut(kernel: Kernel) -> Built:
             raise NotCompiled(f"{node.op} is not done on WebGPU yet")
     if not kernel.axes:
         return build_map(kernel)
-    return build_fast_product(kernel) or build_product(kernel) or _Rows(kernel).build()
+    return build_fast_product(kernel) or build_product(kernel) or _rows(kernel)
+
+
+def _rows(kernel: Kernel) -> Built:
+    """Reduced rows; of those that only kernels for many rows read, none where rows are few."""
+    built = _Rows(kernel).build()
+    n_rows = kernel.outputs[0].shape[0] if kernel.outputs[0].ndim else 1
+    if any(node.op != ROWS_FOR_MANY for node in kernel.outputs):
+        return built
+    return replace(built, tiles=is_above(n_rows, MOST_ROWS) * built.tiles)
 
 
 def _word_transfer(kernel: Kernel) -> Built:

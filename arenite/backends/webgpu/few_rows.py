@@ -19,8 +19,7 @@ from arenite.codegen.kernels.values import FLOAT32
 from arenite.dtype import DType
 from arenite.ir.dim import bounds, ceildiv
 
-#: Rows that are few, and lanes that share a column.
-MOST_ROWS = 8
+#: Lanes that share a column.
 TEAM = 32
 
 

@@ -5,10 +5,9 @@
     rows │  8 x 8 each │     memory, turned so that four neighbours are one load; then a thread
          └─────────────┘     multiplies 8 by 8 numbers, 16 times
 
-Weights of 16 bits become float32 on their way into shared memory; rows of x that are normed are
-multiplied with the gain there, and sums in the end with what is left of the norm. Of two products
-each has half of a rectangle. Sums leave through shared memory, an eighth at a time, so that what
-follows is computed and stored in order. Blocks: see `block_tiles`.
+Weights of 16 bits become float32 on their way into shared memory. Of two products each has half of
+a rectangle. Sums leave through shared memory, an eighth at a time, so that what follows is computed
+and stored in order. Blocks: see `block_tiles`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ OWN = 8
 #: Groups that a large device runs at once: with fewer, rectangles are smaller.
 MANY_GROUPS = 120
 
-_X, _W, _NORMS = "of_rows", "of_columns", "norms"
+_X, _W = "of_rows", "of_columns"
 
 
 def can_be_many(builder: ProductBuilder) -> bool:
@@ -53,11 +52,10 @@ def build_many_rows(builder: ProductBuilder) -> Built:
     # Small rectangles have few threads: twice as many, of which each half takes every other step.
     halves = 2 if height * width < 128 * 128 else 1
     text = _Text(builder, height, width, halves)
-    arrays, teams = builder.arrays, (text.lanes_of_row,) if builder.gain is not None else ()
-    written = (_X, _W, *((_NORMS,) if builder.gain is not None else ()))
+    arrays = builder.arrays
     block: ir.Block = (
         *squares(builder, height, width // n_products),
-        ir.Foreign(text.sums(), SQUARE, arrays, written, arrays, teams),
+        ir.Foreign(text.sums(), SQUARE, arrays, (_X, _W), arrays),
         ir.Barrier(),
         *parts(builder, text.part(), height, width // n_products),
     )
@@ -66,8 +64,6 @@ def build_many_rows(builder: ProductBuilder) -> Built:
         ir.SharedArray(_W, FLOAT32, text.step * (width // 4 + 1), 4),
         ir.SharedArray(SUMS, FLOAT32, height // OWN * width),
     ]
-    if builder.gain is not None:
-        shared.append(ir.SharedArray(_NORMS, FLOAT32, height))
     n_tiles = n_squares(builder, height, width // n_products)
     return builder.kernel_of(n_tiles, block, text.threads, shared)
 
@@ -116,19 +112,18 @@ def rectangle(rows: int, columns: int) -> tuple[int, int]:
     return min(height, 64), 64
 
 
-def row_parts(height: int, width: int, n_products: int, sign: str, norm: str = "") -> list[str]:
+def row_parts(height: int, width: int, n_products: int, sign: str) -> list[str]:
     """The part-th row of each thread's sums c, where results are read: of one product columns from
     both halves, of two a half each."""
     count, own = height // OWN * width // n_products, width // n_products
     lines = ["switch (u32($part)) {"]
     for i in range(OWN):
         lines.append(f"case {i}u: {{")
-        scale = f" * {norm}[ty * {OWN}u + {i}u]" if norm else ""
         for j in range(2):
             first = j * count if n_products == 2 else j * width // 2
             for q, lane in enumerate("xyzw"):
                 at = f"ty * {own}u + 4u * tx + {first + q}u"
-                lines.append(f"${SUMS}[{at}] {sign} c{i}{j}.{lane}{scale};")
+                lines.append(f"${SUMS}[{at}] {sign} c{i}{j}.{lane};")
         lines.append("}")
     return [*lines, "default: {}", "}"]
 
@@ -142,7 +137,6 @@ class _Text:
         self.height, self.width = height, width
         self.halves, self.step = halves, STEP * halves
         self.threads = height * width // OWN**2 * halves
-        self.lanes_of_row = self.step // 4
         self.depth, self.n_columns = builder.depth, builder.n_columns
         self.own_width = width // len(builder.weights)
         self.cells = [(i, j) for i in range(OWN) for j in range(2)]
@@ -174,18 +168,16 @@ class _Text:
             *self._products(),
             "workgroupBarrier();",
             "}",
-            *self._norms(),
         ]
         return "\n".join(lines)
 
     def part(self) -> str:
         """Sums of the part-th row of each thread, where results are read."""
         shape = (self.height, self.width, len(self.weights))
-        norm = f"${_NORMS}" if self.builder.gain is not None else ""
-        lines = row_parts(*shape, "=", norm)
+        lines = row_parts(*shape, "=")
         if self.halves > 1:
             first = ["if (deep0 == 0u) {", *lines, "}", "workgroupBarrier();"]
-            lines = [*first, "if (deep0 != 0u) {", *row_parts(*shape, "+=", norm), "}"]
+            lines = [*first, "if (deep0 != 0u) {", *row_parts(*shape, "+="), "}"]
         return "\n".join(lines)
 
     def _products(self) -> list[str]:
@@ -226,7 +218,6 @@ class _Text:
         per_four = 128 // sides[0].dtype.bits
         fours, pitch = self.step // per_four, length // 4 + 1
         is_x, own = sides[0] is self.x, length // len(sides)
-        gain = self.builder.gain if is_x else None
         loads, stores, declared = [], [], []
         for i in range(-(-length * fours // self.threads)):
             held, element = f"{name}{i}", f"(lane + {i * self.threads}u)"
@@ -253,33 +244,12 @@ class _Text:
             loads.append(f"{guard}{loaded} }}")
             stores.append(guard)
             stores += _floats_of(sides[0], held)
-            if gain is not None:
-                declared += [f"var gain{i} = vec4u();", f"var squares{i} = 0.0;"]
-                source = f"({bounds(gain.first)[1]}u + {near}) / 4u"
-                loads.append(f"{guard}gain{i} = {gain.array}_four({source}); }}")
-                stores.append(f"squares{i} += dot(f0, f0);")
             for q in range(per_four):
                 value = f"f{q // 4}.{'xyzw'[q % 4]}"
-                if gain is not None:
-                    value = f"({value} * bitcast<vec4f>(gain{i}).{'xyzw'[q % 4]})"
                 place = f"({at} * {per_four}u + {q}u) * {pitch}u + {row} / 4u"
                 stores.append(f"${array}[{place}][{row} % 4u] = {value};")
             stores.append("}")
         return loads, stores, declared
-
-    def _norms(self) -> list[str]:
-        """What the lanes that read a row have of its squares, and what it is multiplied with."""
-        if self.builder.gain is None:
-            return []
-        fours, lines = self.lanes_of_row, []
-        for i in range(-(-self.height * fours // self.threads)):
-            row = f"((lane + {i * self.threads}u) / {fours}u)"
-            lines += [
-                f"squares{i} = team_add_{fours}(lane, squares{i});",
-                f"if (lane % {fours}u == 0u && {row} < {self.height}u) "
-                f"{{ ${_NORMS}[{row}] = {self.builder.row_scale(f'squares{i}')}; }}",
-            ]
-        return lines
 
     def _turned_copy(self) -> tuple[list[str], list[str], list[str]]:
         """Weights that lie as they are wanted: four columns are four neighbours."""

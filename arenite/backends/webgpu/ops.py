@@ -1,9 +1,10 @@
 """Ops of this back end: products by weights that scheduling joins with what is around them.
 
 product_of_blocks(x[..., M, K], w[N, K])                  matmul_blocks of these
-normed_product(x[..., M, K], w[N, K], gain[K]; epsilon)   of x / sqrt(mean(x^2) + epsilon) * gain;
-                                                          w may be floats too
-
+normed_product(x[M, K], w[N, K], gain[K]; epsilon)        of x / sqrt(mean(x^2) + epsilon) * gain;
+                                                          w may be floats too. A fourth operand is
+                                                          these rows, as kernels for many read them
+rows_for_many(x)                                          x, written only where rows are many
 computed_update(data, rows, start; axis)                  update_slice, which computes its rows
 
 Two products of the same x, one of which is read by what follows the other, are one kernel.
@@ -17,7 +18,7 @@ import numpy as np
 
 from arenite.dtype import DType, Kind, float32
 from arenite.errors import ShapeMismatch
-from arenite.ir.dim import Var, substitute, terms_of
+from arenite.ir.dim import Var, bounds, substitute, terms_of
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.access import (
     Index,
@@ -36,12 +37,16 @@ from arenite.passes.known import is_known
 from arenite.schedule.roots import is_in_memory, is_made_up
 
 PRODUCT, NORMED_PRODUCT = "product_of_blocks", "normed_product"
-UPDATE = "computed_update"
+ROWS_FOR_MANY, UPDATE = "rows_for_many", "computed_update"
+#: Rows that are few: each weight is read once for all of them.
+MOST_ROWS = 8
 
 
 def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
-    x, w, *gain = inputs
-    if any(one.shape != x.shape[-1:] or one.dtype != float32 for one in gain):
+    x, w, *others = inputs
+    gain, rows = others[:1], others[1:]
+    is_gain = all(one.shape == x.shape[-1:] and one.dtype == float32 for one in gain)
+    if not is_gain or any((one.shape, one.dtype) != (x.shape, x.dtype) for one in rows):
         raise ShapeMismatch(f"{NORMED_PRODUCT} of {x.type_text} does not take {gain[0].type_text}")
     if w.dtype.is_block:
         return OPS["matmul_blocks"].infer((x, w), {"dtype": attrs["dtype"]})
@@ -49,8 +54,8 @@ def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
 
 
 def _reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
-    x, w, *gain = arrays
-    for one in gain:
+    x, w, *others = arrays
+    for one in others[:1]:
         squares = np.mean(x.astype(np.float64) ** 2, axis=-1, keepdims=True)
         x = (x / np.sqrt(squares + attrs["epsilon"]) * one).astype(np.float32)
     if attrs["dtype"].is_block:
@@ -60,12 +65,13 @@ def _reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) ->
 
 
 def _reduction(node: Node) -> Reduction:
-    x, w, *gain = node.inputs
+    x, w, *others = node.inputs
 
     def factors(index: Index) -> tuple[Source, ...]:
         *batch, row, column, k = index
         sides = Source(x, (*batch, row, k)), Source(w, (column, k))
-        return (*sides, *(Source(one, (k,)) for one in gain))
+        gain = (Source(one, (k,)) for one in others[:1])
+        return (*sides, *gain, *(Source(one, (*batch, row, k)) for one in others[1:]))
 
     return summed(node, x.shape[-1:], factors)
 
@@ -82,6 +88,8 @@ def _is_beside(a: Node, b: Node) -> bool:
 def _in_memory(node: Node, value: Node) -> str | None:
     """Views are read where they lie, if that is row by row, each at a multiple of four words."""
     reason = f"{node.op} reads it from memory"
+    if value.op == ROWS_FOR_MANY:
+        return reason
     variables = space_vars(value.shape)
     source = Source(value, variables)
     while is_view(source.node):
@@ -109,14 +117,14 @@ def _lies_in_rows(source: Source, variables: tuple[Var, ...], shape: Shape) -> b
     return all(far == near * size for (far, _), (near, size) in pairs if near is not None)
 
 
-for _name, _count, _attrs in (
-    (PRODUCT, 2, {"dtype": DType}),
-    (NORMED_PRODUCT, 3, {"dtype": DType, "epsilon": float}),
+for _name, _counts, _attrs in (
+    (PRODUCT, (2, 2), {"dtype": DType}),
+    (NORMED_PRODUCT, (3, 4), {"dtype": DType, "epsilon": float}),
 ):
     define(
         _name,
         "contraction",
-        (_count, _count),
+        _counts,
         _infer,
         _reference,
         _attrs,
@@ -126,6 +134,17 @@ for _name, _count, _attrs in (
         beside=_is_beside,
     )
 
+
+define(
+    ROWS_FOR_MANY,
+    "movement",
+    (1, 1),
+    lambda inputs, attrs: (inputs[0].shape, inputs[0].dtype),
+    lambda arrays, attrs, shape, dtype: arrays[0],
+    backend="webgpu",
+    sources=lambda node, index: (Source(node.inputs[0], index),),
+    keeps_order=True,
+)
 
 define(
     UPDATE,
@@ -181,13 +200,17 @@ def normed_products(node: Node) -> Node:
         return node
     source, gain, epsilon = found
     given = source if cut is None else make("slice", source, **cut)
-    return make(NORMED_PRODUCT, given, w, gain, dtype=w.dtype, epsilon=epsilon)
+    fewest, most = bounds(x.shape[0])
+    if fewest > MOST_ROWS or (most > MOST_ROWS and not isinstance(x.shape[0], Var)):
+        return node
+    for_many = [make(ROWS_FOR_MANY, x)] if most > MOST_ROWS else []
+    return make(NORMED_PRODUCT, given, w, gain, *for_many, dtype=w.dtype, epsilon=epsilon)
 
 
 def _has_fast_weights(node: Node) -> bool:
     """Whether a product has a kernel that norms rows: weights row by row, by whole four words."""
     x, w = node.inputs
-    if node.dtype != float32 or x.dtype != float32 or w.ndim != 2 or not is_known(w):
+    if x.ndim != 2 or node.dtype != float32 or x.dtype != float32 or w.ndim != 2 or not is_known(w):
         return False
     if not all(isinstance(size, int) and size > 0 for size in w.shape):
         return False

@@ -2,14 +2,16 @@
 
     result[row, column] = sum over k of x[row, k] * w[column, k]
 
-A kernel has one product, or two of the same x by weights of the same type; x may be normed on the
-way in. What is made here computes sums by text of the device's own into shared memory; from there
-on it is loops, one result a thread: bias, residual, activation, as the schedule has joined them.
+A kernel has one product, or two of the same x by weights of the same type; few rows of x may be
+normed on the way in. What is made here computes sums by text of the device's own into shared
+memory; from there on it is loops, one result a thread: bias, residual, activation, as the schedule
+has joined them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 from arenite.codegen import loop_ir as ir
@@ -54,17 +56,26 @@ class ProductBuilder(KernelBuilder):
         self.products = [stage.node for stage in kernel.stages if stage.role is Role.REDUCE]
         self.node = self.products[0]
         space = space_vars(kernel.space)
-        left, right, *gain = self.reduction(self.node).factors(space)
+        left, right, *others = self.reduction(self.node).factors(space)
         self.rows = self._own_axis(left, right)
         self.columns = self._own_axis(right, left)
         #: None where a side does not lie as a matrix.
         self.x, self.w = self._side(left, self.rows), self._side(right, self.columns)
-        others = (self.reduction(node).factors(space)[1] for node in self.products[1:])
-        found = [self.w, *(self._side(other, self.columns) for other in others)]
+        more = (self.reduction(node).factors(space)[1] for node in self.products[1:])
+        found = [self.w, *(self._side(other, self.columns) for other in more)]
         self.weights = [side for side in found if side is not None]
         #: What x is multiplied with once its rows are normed; None where they are not.
-        self.gain = self._side(gain[0], None) if gain else None
-        self._has_all = len(found) == len(self.weights) and (self.gain is None) == (not gain)
+        self.gain = self._side(others[0], None) if others else None
+        self._normed = self._side(others[1], self.rows) if others[1:] else None
+        self._has_all = len(found) == len(self.weights) and (self.gain is None) == (not others)
+
+    def of_normed_rows(self) -> ProductBuilder:
+        """The same for rows that were normed before, where there are such."""
+        if self.gain is None:
+            return self
+        other = copy(self)
+        other.x, other.gain = self._normed, None
+        return other
 
     def computed(self) -> Sequence[Node]:
         return [node for node in super().computed() if not node.dtype.is_block]
