@@ -26,9 +26,11 @@ QUARTER = 4
 PAIRS = 5
 #: Elements of x that shared memory holds at once; quantised they take 1.25 bytes each.
 ROOM = 8192
-#: Teams of a group, which quantise x together; groups that a large device runs at once: with more
-#: columns, teams take several, one after another; and words that a lane has under way.
+#: Teams of a group, which quantise x together, of a long row twice as many; groups that a large
+#: device runs at once: with more columns, teams take several, one after another; and words that a
+#: lane has under way.
 TEAMS = 8
+LONG_ROW = 4096
 MANY_GROUPS = 528
 LOADED_WORDS = 32
 
@@ -50,7 +52,7 @@ def build_block_rows(builder: ProductBuilder, m: int) -> Built:
             names,
             builder.arrays,
             (SUMS, NUMBERS, *((SQUARES,) if builder.gain is not None else ())),
-            tuple(a for a in builder.arrays if unit.is_wide or a not in weights),
+            builder.arrays if unit.is_wide else (text.x.array,),
             (QUARTER, TEAM),
             "\n".join(unit.functions.replace("$w", array) for array in dict.fromkeys(weights)),
         ),
@@ -76,8 +78,8 @@ class _BlockText:
         self.builder, self.x, self.m = builder, builder.x, m
         self.dtype = builder.weights[0].dtype
         self.depth, self.n_columns = builder.depth, builder.n_columns
-        self.unit = unit_of(self.dtype)
-        self.length = self.dtype.block_length
+        self.unit = unit_of(self.dtype, self.depth)
+        self.length = self.unit.blocks * self.dtype.block_length
         if self.unit.is_wide and self.dtype.nbytes((self.depth,)) % 16:
             name = self.dtype
             raise NotCompiled(f"rows of {self.depth} elements of {name} are not done on WebGPU")
@@ -85,8 +87,9 @@ class _BlockText:
         self.round_depth = min(self.depth, max(self.length, ROOM // m // self.length * self.length))
         self.n_runs = self.round_depth // RUN
         is_whole = self.round_depth == self.depth
-        turns = self.n_columns // (TEAMS * MANY_GROUPS) if is_whole else 1
-        self.cut = Cut(TEAMS, 1, turns=max(1, turns))
+        teams = 2 * TEAMS if self.depth >= LONG_ROW else TEAMS
+        turns = -(-self.n_columns // (teams * MANY_GROUPS)) if is_whole else 1
+        self.cut = Cut(teams, 1, turns=turns)
         #: A lane reads these rows of weights: a column of each product, then the next.
         products = enumerate(builder.weights)
         self.cells = [(c, p, w.array) for p, w in products for c in range(self.cut.columns)]
@@ -173,6 +176,7 @@ class _BlockText:
     def _places(self) -> list[str]:
         """Where the units of a step begin; behind the last one it is that again."""
         unit, cut, lines = self.unit, self.cut, []
+        unit_nbytes = unit.blocks * self.dtype.block_nbytes
         row_nbytes = self.dtype.nbytes((self.depth,))
         turn = f"step / {self.n_batches}u * {cut.teams * cut.columns}u"
         for c in range(cut.columns):
@@ -183,7 +187,7 @@ class _BlockText:
             block = f"unit{u} / {unit.per_block}u"
             lines += [
                 f"let unit{u} = min(unit_first + {u * TEAM}u, n_units - 1u);",
-                f"let first{u} = (base / {self.length}u + {block}) * {self.dtype.block_nbytes}u;",
+                f"let first{u} = (base / {self.length}u + {block}) * {unit_nbytes}u;",
             ]
             for c, p, _ in self.cells:
                 lines.append(f"let at{c}_{p}_{u} = row{c} + first{u};")
@@ -223,13 +227,18 @@ class _BlockText:
             ]
             if gain is not None:
                 first = bounds(gain.first)[1]
-                lines += [
-                    f"let gain{t}_{k} = {gain.array}_four((deep{t} + {first}u) / 4u + {k}u);"
-                    for k in range(2)
-                ]
+                fours = (self._gain_four(gain.array, f"deep{t}", first + 4 * k) for k in range(2))
+                lines += [f"let gain{t}_{k} = {four};" for k, four in enumerate(fours)]
         for t in turns:
             lines += ["{", *self._quarter(t, t * threads, count), "}"]
         return [*lines, "}"]
+
+    def _gain_four(self, array: str, deep: str, behind: int) -> str:
+        """By four words where the weights are, among which it lies: of one buffer all are."""
+        if self.unit.is_wide:
+            return f"{array}_four(({deep} + {behind}u) / 4u)"
+        words = (f"{array}_word({deep} + {behind + k}u)" for k in range(4))
+        return f"vec4u({', '.join(words)})"
 
     def _quarter(self, turn: int, behind: int, count: int) -> list[str]:
         """Eight elements of x, of which all four lanes of the run know the scale."""
