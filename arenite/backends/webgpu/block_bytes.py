@@ -128,13 +128,17 @@ class _Functions:
         lines = ["fn $w_numbers(at: u32, e: u32) -> u32 {", "  var number = 0u;"]
         lines += self._planes(number, 4)
         if number.table:
-            packed = ", ".join(f"{one}u" for one in _packed(_whole_table(number.table)[0]))
-            lines.append(f"  let table = vec4u({packed});")
-            lines.append("  var meant = 0u;")
-            for k in range(4):
-                index = f"((number >> {8 * k}u) & 15u)"
-                chosen = f"(table[{index} >> 2u] >> (({index} & 3u) * 8u)) & 255u"
-                lines.append(f"  meant |= ({chosen}) << {8 * k}u;")
+            w = [f"vec4u({one}u)" for one in _packed(_whole_table(number.table)[0])]
+            # Chosen word by word: an index into a vector would be one into memory.
+            lines += [
+                "  let at4 = (vec4u(number) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(15u);",
+                "  let is_odd = (at4 & vec4u(4u)) != vec4u();",
+                f"  let low = select({w[0]}, {w[1]}, is_odd);",
+                f"  let high = select({w[2]}, {w[3]}, is_odd);",
+                "  let chosen = select(low, high, (at4 & vec4u(8u)) != vec4u());",
+                "  let own = (chosen >> ((at4 & vec4u(3u)) * 8u)) & vec4u(255u);",
+                "  let meant = own.x | (own.y << 8u) | (own.z << 16u) | (own.w << 24u);",
+            ]
             lines.append("  return meant;")
         else:
             lines.append(f"  return number{' ^ 0x80808080u' if _fills_bytes(number) else ''};")
