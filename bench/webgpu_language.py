@@ -6,7 +6,7 @@ First a small model of each type of weights beside the CPU. Then models of the s
 1B and SmolLM2-135M, with random weights, made on the spot in a folder that is removed again; those
 with one of the words in their name. For each: tokens a second at a context of 1024, wall clock, and
 the host's part of that; a prompt of 512 in TFLOP/s; dispatches and barriers a token; the bytes of
-products over their time by the device's clock. No case begins after so many seconds.
+products over their time by the device's clock, and a token's. No case begins after so many seconds.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from arenite.errors import AreniteError
 from arenite.generate.model import LanguageModel
 from arenite.ir.dim import evaluate
 from bench.language_models import LARGE_SHAPE
+from bench.webgpu_kernels import Timer
 from tests.generate.gguf_models import Shape, quantised_weights, random_blocks, write_model
 
 SMALL = Shape(width=256, n_heads=4, n_kv_heads=2, head_size=64, ffn=512, n_layers=2)
@@ -173,7 +174,8 @@ def products(model: LanguageModel) -> str:
     sizes = {"tokens": 1, "keys": CONTEXT + 1}
     moved = seconds = other = 0.0
     for kernel, one in zip(model.executable.kernels, profile.kernels, strict=True):
-        if any("weight" in name for name in one.reads) and "matmul" in one.name:
+        is_product = "matmul" in one.name or "product" in one.name
+        if is_product and any("weight" in name for name in one.reads):
             moved += evaluate(kernel.reads_nbytes, sizes)
             seconds += one.seconds
         else:
@@ -189,7 +191,16 @@ def products(model: LanguageModel) -> str:
     return "\n    ".join(lines)
 
 
-def measure(case: str) -> None:
+def device_seconds(model: LanguageModel, timer: Timer) -> float:
+    """Of one token on the device alone, without time stamps between launches."""
+    program = model.executable._loaded
+    assert isinstance(program, WebGpuProgram)
+    table = program.bound_table({"tokens": 1, "keys": CONTEXT + 1})
+    table.write()
+    return timer.seconds([one for one in table.dispatches if one.groups[0]])
+
+
+def measure(case: str, timer: Timer) -> None:
     name, kind = case.split()
     began = time.perf_counter()
     with model_file(name, SHAPES[name], kind) as path:
@@ -213,6 +224,8 @@ def measure(case: str) -> None:
                 flush=True,
             )
             print(f"    prompt of {PROMPT}: {prefill(model, n_weights):.2f} TFLOP/s", flush=True)
+            took = device_seconds(model, timer)
+            print(f"    a token takes the device {took * 1e6:.0f} us", flush=True)
             print(f"    {products(model)}", flush=True)
 
 
@@ -226,6 +239,7 @@ def main() -> None:
     gpu = device.get("webgpu")
     assert isinstance(gpu, WebGpuAllocator)
     print(f"{gpu.adapter_name} ({gpu.driver})", flush=True)
+    timer = Timer(gpu)
     cases = [
         case
         for case in CASES
@@ -238,7 +252,7 @@ def main() -> None:
             print(f"{case}: left out, the time is up", flush=True)
             continue
         try:
-            measure(case)
+            measure(case, timer)
         except AreniteError as problem:
             print(f"{case}: {problem}", flush=True)
 

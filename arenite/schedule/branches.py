@@ -48,7 +48,7 @@ def branches_of_ifs(graph: Graph) -> Graph:
 
 def _is_in_state(node: Node) -> bool:
     """Whether a value is a state, with rows written anew or not."""
-    while node.op == "update_slice":
+    while OPS[node.op].overwrites:
         node = node.inputs[0]
     return node.op == "state"
 

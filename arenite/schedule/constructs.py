@@ -94,7 +94,7 @@ def _overwritable(graph: Graph, node: Node, parts: LoopParts) -> dict[Node, Node
     made = (parts.goes_on, *parts.following, *parts.rows)
     found: dict[Node, Node] = {}
     for initial, one, following in zip(parts.initial, parts.carried, parts.following, strict=True):
-        if following.op != "update_slice" or following.inputs[0] is not one:
+        if not OPS[following.op].overwrites or following.inputs[0] is not one:
             continue
         is_elsewhere = is_in_memory(initial) or OPS[initial.op].is_construct
         if is_elsewhere or initial in graph.results or made.count(following) > 1:

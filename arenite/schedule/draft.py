@@ -2,7 +2,7 @@
 
 A producer and its consumer are one kernel where the consumer reads a value at the very point of
 the space at which it is made: on the same space, or, at the points where a reduction is complete,
-as its epilogue.
+as its epilogue. An epilogue of one product may read another, if both can be made side by side.
 """
 
 from __future__ import annotations
@@ -110,6 +110,11 @@ def fit_of(producer: Draft, consumer: Draft) -> Fit | None:
         if any(indices != places[made[node]] for node, indices in wanted.items()):
             return None
         return Fit(producer.space, axes, producer.stages + consumer.stages, consumer.reads)
+    if _are_beside(producer, consumer):
+        outer = outer_index(producer.axes, space_vars(producer.space))
+        if any(indices != {outer} for indices in wanted.values()):
+            return None
+        return Fit(producer.space, producer.axes, producer.stages + consumer.stages, consumer.reads)
     outer_axes = [k for k in range(len(producer.space)) if k not in producer.axes]
     outer_shape = tuple(producer.space[k] for k in outer_axes)
     if producer.axes and consumer.is_map and consumer.space == outer_shape:
@@ -128,6 +133,17 @@ def fit_of(producer: Draft, consumer: Draft) -> Fit | None:
         scalars = [Stage(stage.node, Role.SCALAR) for stage in consumer.stages]
         return Fit(producer.space, producer.axes, producer.stages + scalars, reads, True)
     return None
+
+
+def _are_beside(producer: Draft, consumer: Draft) -> bool:
+    """Whether the producer is one reduction that can be made beside the one that the consumer
+    begins with."""
+    if (producer.space, producer.axes) != (consumer.space, consumer.axes):
+        return False
+    [first, *others], mine = consumer.stages, producer.stages[0].node
+    beside = OPS[mine.op].beside
+    is_alone = len(producer.stages) == 1 and all(one.role is Role.SCALAR for one in others)
+    return is_alone and beside is not None and beside(mine, first.node)
 
 
 def _is_lopsided(draft: Draft) -> bool:

@@ -163,10 +163,13 @@ class _Drafts:
             found = list(sources(node, index))
             draft.n_pieces += sum(1 for source in found if source.guards)
             return found
-        op = OPS[node.op]
-        for value in loop_parts(node).read if node.op == "loop" else node.inputs:
-            draft.reads[self._behind_views(value) if op.reads_views else value] = None
-        return []
+        op, computed = OPS[node.op], []
+        for k, value in enumerate(loop_parts(node).read if node.op == "loop" else node.inputs):
+            if k == op.computes:
+                computed.append(Source(value, space_vars(value.shape)))
+            else:
+                draft.reads[self._behind_views(value) if op.reads_views else value] = None
+        return computed
 
     def _behind_views(self, node: Node) -> Node:
         """The value in memory that views show."""
@@ -335,7 +338,7 @@ class _Drafts:
             overwrites = tuple(
                 (node, node.inputs[0])
                 for node in stored
-                if node.op == "update_slice" and over.takes.get(node) is node.inputs[0]
+                if OPS[node.op].overwrites and over.takes.get(node) is node.inputs[0]
             )
             inputs = tuple(sorted(draft.reads, key=self.position.__getitem__))
             steps.append(

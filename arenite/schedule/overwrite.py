@@ -45,7 +45,7 @@ def overwriting(
     `is_in_place(value, state)`: whether the work that makes the value reads each element of the
     state only where it writes that of the value.
     """
-    if not graph.updates and not any(node.op == "update_slice" for node in graph.nodes):
+    if not graph.updates and not any(OPS[node.op].overwrites for node in graph.nodes):
         return Overwriting()
     return _Search(graph, made_by, reads, is_in_place).run(kept, carried)
 
@@ -86,7 +86,7 @@ class _Search:
         leads_to = self._chains()
         owner: dict[Node, Node] = {}  # of each value that takes over: whose bytes it has
         for node in self.graph.nodes:
-            if node.op != "update_slice" or node not in self.made_by:
+            if not OPS[node.op].overwrites or node not in self.made_by:
                 continue
             old = node.inputs[0]
             if node in outputs:
@@ -113,7 +113,7 @@ class _Search:
         found: dict[Node, Node] = {}
         for state, value in self.graph.updates:
             chain = []
-            while value.op == "update_slice":
+            while OPS[value.op].overwrites:
                 chain.append(value)
                 value = value.inputs[0]
             if value is state:
@@ -124,7 +124,7 @@ class _Search:
         """Write `new` over `old`, if everybody else who reads `old` can come before."""
         writer = self.made_by[new]
         readers = self._all_readers(old)
-        is_update = new.op == "update_slice" and new.inputs[0] is old
+        is_update = OPS[new.op].overwrites and new.inputs[0] is old
         if writer in readers and not is_update and not self.is_in_place(new, old):
             return False
         readers.discard(writer)

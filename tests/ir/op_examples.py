@@ -321,6 +321,18 @@ WEBGPU_EXAMPLES: dict[str, Callable[[], Node]] = {
     "product_of_blocks": lambda: make(
         "product_of_blocks", x(2, 3, 64), w := _weights(), dtype=w.dtype
     ),
+    "computed_update": lambda: make(
+        "computed_update", x(6, 4), make("exp", x(2, 4, index=1)), constant(np.array(3)), axis=0
+    ),
+    "rows_for_many": lambda: make("rows_for_many", x(3, 4)),
+    "normed_product": lambda: make(
+        "normed_product",
+        x(3, 64),
+        w := _weights(),
+        constant(np.linspace(0.5, 2, 64, dtype=np.float32)),
+        dtype=w.dtype,
+        epsilon=1e-5,
+    ),
 }
 
 #: What the CPU has kernels for, and what there is.

@@ -26,7 +26,7 @@ RUN = 32
 def described_unit(dtype: DType) -> Unit:
     """A lane reads 32 elements."""
     block = block_type(dtype)
-    step = _elements_of_a_scale(block)
+    step = elements_of_a_scale(block)
 
     def read(w: str, r: str) -> Read:
         text, parts = [f"let from{r} = {RUN}u * part{r};"], []
@@ -40,7 +40,7 @@ def described_unit(dtype: DType) -> Unit:
                     at = 8 * eight + 4 * k
                     text.append(f"let {word} = {w}_numbers(at{r}, from{r} + {at}u);")
                 numbers.append((eight, words))
-            least = f"{scale}.y" if _has_least(block) else ""
+            least = f"{scale}.y" if has_least(block) else ""
             parts.append(Part(f"{scale}.x", least, tuple(numbers)))
         return Read([], text, parts)
 
@@ -48,32 +48,21 @@ def described_unit(dtype: DType) -> Unit:
     return Unit(per_block, RUN // 8, f"{RUN // 8}u * part", read, functions=block_functions(dtype))
 
 
-def described_run(dtype: DType, w: str, at: str, first: str, count: int) -> list[str]:
-    """Elements of a block from one on, as vec4f f0, f1, ..."""
-    step = _elements_of_a_scale(block_type(dtype))
-    lines = []
-    for element in range(0, count, 4):
-        if element % step == 0:
-            lines.append(f"let scale{element} = {w}_scale({at}, {first} + {element}u);")
-        scale = f"scale{element // step * step}"
-        number = f"vec4f(unpack4xI8({w}_numbers({at}, {first} + {element}u)))"
-        lines.append(f"let f{element // 4} = {scale}.x * {number} + vec4f({scale}.y);")
-    return lines
-
-
 def block_functions(dtype: DType) -> str:
     """The functions of a type, of which `$w` is the array."""
     return _Functions(block_type(dtype)).text()
 
 
-def _elements_of_a_scale(block: BlockType) -> int:
+def elements_of_a_scale(block: BlockType) -> int:
+    """Elements of a run for which one scale is read, at the most all."""
     smallest = min(block.length // block.n_scales(scale) for scale in block.scales)
     if smallest % 8:
         raise NotCompiled(f"{block.name}: scales of {smallest} elements are not done on WebGPU")
     return min(smallest, RUN)
 
 
-def _has_least(block: BlockType) -> bool:
+def has_least(block: BlockType) -> bool:
+    """Whether anything is added to scale * number."""
     return block.least is not None or _zero(block) != 0
 
 
@@ -139,13 +128,17 @@ class _Functions:
         lines = ["fn $w_numbers(at: u32, e: u32) -> u32 {", "  var number = 0u;"]
         lines += self._planes(number, 4)
         if number.table:
-            packed = ", ".join(f"{one}u" for one in _packed(_whole_table(number.table)[0]))
-            lines.append(f"  let table = vec4u({packed});")
-            lines.append("  var meant = 0u;")
-            for k in range(4):
-                index = f"((number >> {8 * k}u) & 15u)"
-                chosen = f"(table[{index} >> 2u] >> (({index} & 3u) * 8u)) & 255u"
-                lines.append(f"  meant |= ({chosen}) << {8 * k}u;")
+            w = [f"vec4u({one}u)" for one in _packed(_whole_table(number.table)[0])]
+            # Chosen word by word: an index into a vector would be one into memory.
+            lines += [
+                "  let at4 = (vec4u(number) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(15u);",
+                "  let is_odd = (at4 & vec4u(4u)) != vec4u();",
+                f"  let low = select({w[0]}, {w[1]}, is_odd);",
+                f"  let high = select({w[2]}, {w[3]}, is_odd);",
+                "  let chosen = select(low, high, (at4 & vec4u(8u)) != vec4u());",
+                "  let own = (chosen >> ((at4 & vec4u(3u)) * 8u)) & vec4u(255u);",
+                "  let meant = own.x | (own.y << 8u) | (own.z << 16u) | (own.w << 24u);",
+            ]
             lines.append("  return meant;")
         else:
             lines.append(f"  return number{' ^ 0x80808080u' if _fills_bytes(number) else ''};")

@@ -26,9 +26,10 @@ class Read(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """`per_block` lanes share a block, each of a number `part`, and read `eights` times eight
-    elements, of which the first is eight `first` of the block. read(array, tag) reads them from the
-    block that begins at byte `at{tag}`; `part{tag}` is the part, and all names end with the tag."""
+    """`per_block` lanes share a block, or several as if they were one, each of a number `part`, and
+    read `eights` times eight elements, of which the first is eight `first` of the block.
+    read(array, tag) reads them from the block that begins at byte `at{tag}`; `part{tag}` is the
+    part, and all names end with the tag."""
 
     per_block: int
     eights: int
@@ -36,3 +37,4 @@ class Unit(NamedTuple):
     read: Callable[[str, str], Read]
     is_wide: bool = False  # whether it reads four words at once: rows begin at multiples of 16
     functions: str = ""  # that it calls, of which `$w` is the array
+    blocks: int = 1  # that are read as one

@@ -1,43 +1,46 @@
 """Products of a few rows by blocks as they are in a file.
 
 A group quantises its rows of x into shared memory: for each run of 32 elements eight words of int8,
-a scale, and the scale times the sum of the numbers. Then teams of lanes read blocks (`block_units`)
-and multiply bytes. Words are loaded well before they are used: the first while x is quantised.
+then its scale and the scale times the sum of the numbers; 5 pairs of words, so that lanes with
+neighbouring runs read from different banks. Then teams of lanes read blocks (`block_units`) and
+multiply bytes, one set of columns after another. Words are loaded well before they are used: the
+first while x is quantised.
 """
 
 from __future__ import annotations
 
 from arenite.backends.webgpu.block_parts import Read
 from arenite.backends.webgpu.block_units import unit_of
-from arenite.backends.webgpu.few_rows import TEAM, Cut, sums_text
-from arenite.backends.webgpu.products import SUMS, ProductBuilder, Side
+from arenite.backends.webgpu.few_rows import TEAM, Cut, declared_sums, sums_text
+from arenite.backends.webgpu.products import SUMS, ProductBuilder
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import FLOAT32, UINT32
 from arenite.errors import NotCompiled
-from arenite.ir.dim import ceildiv
+from arenite.ir.dim import bounds, ceildiv
 
-#: Elements with one scale of x, and lanes that share them as they quantise it.
+#: Elements with one scale of x, lanes that share them as they quantise it, and pairs of words that
+#: they take.
 RUN = 32
 QUARTER = 4
+PAIRS = 5
 #: Elements of x that shared memory holds at once; quantised they take 1.25 bytes each.
 ROOM = 8192
-#: Elements of a row from which on a group has more threads, to quantise it; columns from which on a
-#: team takes two; and words that a lane has under way.
+#: Teams of a group, which quantise x together, of a long row twice as many; groups that a large
+#: device runs at once: with more columns, teams take several, one after another; and words that a
+#: lane has under way.
+TEAMS = 8
 LONG_ROW = 4096
-MANY_COLUMNS = 8192
+MANY_GROUPS = 528
 LOADED_WORDS = 32
 
-NUMBERS, SCALES = "numbers", "scales"
+NUMBERS, SQUARES = "numbers", "squares"
 
 
 def build_block_rows(builder: ProductBuilder, m: int) -> Built:
     """The kernel for up to m rows by blocks."""
-    x, w = builder.x, builder.w
-    assert x is not None
-    assert w is not None
-    text = _BlockText(builder, x, w, m)
-    unit, cut = text.unit, text.cut
+    text = _BlockText(builder, m)
+    unit, cut, weights = text.unit, text.cut, [w.array for w in builder.weights]
     names = tuple(map(ir.Name, ("tile", "n_rows", "x_first")))
     n_sums = cut.group_columns * m
     result = ir.Name("result")
@@ -47,19 +50,20 @@ def build_block_rows(builder: ProductBuilder, m: int) -> Built:
         ir.Foreign(
             "\n".join(text.lines()),
             names,
-            (x.array, w.array),
-            (SUMS, NUMBERS, SCALES),
-            (x.array, *((w.array,) if unit.is_wide else ())),
+            builder.arrays,
+            (SUMS, NUMBERS, *((SQUARES,) if builder.gain is not None else ())),
+            builder.arrays if unit.is_wide else (text.x.array,),
             (QUARTER, TEAM),
-            unit.functions.replace("$w", w.array),
+            "\n".join(unit.functions.replace("$w", array) for array in dict.fromkeys(weights)),
         ),
         ir.Barrier(),
         builder.results(n_sums, result % m if m > 1 else ir.index(0), column),
     )
+    n_runs = m * text.n_runs
     shared = [
-        ir.SharedArray(NUMBERS, UINT32, m * text.round_depth // 8, 2),
-        ir.SharedArray(SCALES, FLOAT32, m * text.round_depth // RUN, 2),
-        ir.SharedArray(SUMS, FLOAT32, n_sums),
+        ir.SharedArray(NUMBERS, UINT32, PAIRS * n_runs, 2),
+        *([ir.SharedArray(SQUARES, FLOAT32, n_runs)] if builder.gain is not None else []),
+        ir.SharedArray(SUMS, FLOAT32, n_sums * len(weights)),
     ]
     n_tiles = ceildiv(builder.n_columns, cut.group_columns)
     return builder.kernel_of(n_tiles, block, cut.teams * TEAM, shared)
@@ -69,24 +73,34 @@ class _BlockText:
     """The text of a product by blocks: what lanes read first is under way while x is quantised,
     and from then on what they read next while they multiply."""
 
-    def __init__(self, builder: ProductBuilder, x: Side, w: Side, m: int) -> None:
-        self.x, self.w, self.m = x, w, m
+    def __init__(self, builder: ProductBuilder, m: int) -> None:
+        assert builder.x is not None
+        self.builder, self.x, self.m = builder, builder.x, m
+        self.dtype = builder.weights[0].dtype
         self.depth, self.n_columns = builder.depth, builder.n_columns
-        self.unit = unit_of(w.dtype)
-        self.length = w.dtype.block_length
-        if self.unit.is_wide and w.dtype.nbytes((self.depth,)) % 16:
-            raise NotCompiled(f"rows of {self.depth} elements of {w.dtype} are not done on WebGPU")
+        self.unit = unit_of(self.dtype, self.depth)
+        self.length = self.unit.blocks * self.dtype.block_length
+        if self.unit.is_wide and self.dtype.nbytes((self.depth,)) % 16:
+            name = self.dtype
+            raise NotCompiled(f"rows of {self.depth} elements of {name} are not done on WebGPU")
         # Elements of x that are held at once, in whole blocks; sums go on in the next round.
         self.round_depth = min(self.depth, max(self.length, ROOM // m // self.length * self.length))
-        many = self.n_columns >= MANY_COLUMNS and not self.unit.functions
-        self.cut = Cut(8 if self.depth >= LONG_ROW else 4, 2 if many else 1)
+        self.n_runs = self.round_depth // RUN
+        is_whole = self.round_depth == self.depth
+        teams = 2 * TEAMS if self.depth >= LONG_ROW else TEAMS
+        turns = -(-self.n_columns // (teams * MANY_GROUPS)) if is_whole else 1
+        self.cut = Cut(teams, 1, turns=turns)
+        #: A lane reads these rows of weights: a column of each product, then the next.
+        products = enumerate(builder.weights)
+        self.cells = [(c, p, w.array) for p, w in products for c in range(self.cut.columns)]
         self.n_units = self.round_depth // self.length * self.unit.per_block
         self.batch = self._units_at_once()
+        self.n_batches = -(-self.n_units // (TEAM * self.batch))
 
     def _units_at_once(self) -> int:
         """Units of a lane whose words are loaded together, for each of its columns."""
-        loads = self.unit.read(self.w.array, "").loads
-        n_words = sum(4 if kind == "vec4u" else 1 for _, kind, _ in loads) * self.cut.columns
+        loads = self.unit.read("w", "").loads
+        n_words = sum(4 if kind == "vec4u" else 1 for _, kind, _ in loads) * len(self.cells)
         most = max(1, LOADED_WORDS // n_words) if n_words else 1
         wanted = -(-self.n_units // TEAM)
         batch = 1
@@ -95,94 +109,109 @@ class _BlockText:
         return batch
 
     def lines(self) -> list[str]:
-        cells = [(c, r) for c in range(self.cut.columns) for r in range(self.m)]
-        row_nbytes = self.w.dtype.nbytes((self.depth,))
+        cut = self.cut
         lines = [
             f"let team = lane / {TEAM}u; let member = lane % {TEAM}u;",
-            f"let column = u32($tile) * {self.cut.group_columns}u + team * {self.cut.columns}u;",
-            *(
-                f"let row{c} = min(column + {c}u, {self.n_columns - 1}u) * {row_nbytes}u;"
-                for c in range(self.cut.columns)
-            ),
-            *(f"var sum{c}_{r} = 0.0;" for c, r in cells),
-        ]
-        one_round = [
-            f"let n_units = min({self.n_units}u, "
-            f"({self.depth}u - base) / {self.length}u * {self.unit.per_block}u);",
-            *self._batches(),
+            f"let column0 = u32($tile) * {cut.group_columns}u + team * {cut.columns}u;",
+            *declared_sums(self.builder, cut, self.m),
         ]
         if self.round_depth == self.depth:
-            return [*lines, "let base = 0u;", *one_round, *sums_text(self.cut, self.m)]
+            return [*lines, "let base = 0u;", *self._round(cut.turns)]
         return [
             *lines,
             f"for (var base = 0u; base < {self.depth}u; base += {self.round_depth}u) {{",
-            *one_round,
+            *self._round(0),
             "workgroupBarrier();",
             "}",
-            *sums_text(self.cut, self.m),
+            *self._norms(),
+            *self._sums("0u"),
         ]
 
-    def _batches(self) -> list[str]:
-        """One round: the first batch is loaded, x quantised, then each multiplied."""
-        step = TEAM * self.batch
+    def _round(self, turns: int) -> list[str]:
+        """The first words are loaded, x quantised, then words multiplied step by step, in `turns`
+        with sums behind each; 0: sums come later."""
+        n_steps = max(turns, 1) * self.n_batches
         quantised = [*self._quantise(), "workgroupBarrier();"]
-        units = range(self.batch)
-        loads = [one for u in units for one in self._reads(u)]
-        if not loads:
+        quantised += [*self._squares(), *(self._norms() if turns else ())]
+        products = [line for u in range(self.batch) for line in self._products(u)]
+        if turns:
+            is_last = f"step % {self.n_batches}u == {self.n_batches - 1}u"
+            products += ["{" if self.n_batches == 1 else f"if ({is_last}) {{"]
+            turn = f"step / {self.n_batches}u * {self.cut.teams * self.cut.columns}u"
+            products += [*self._sums(turn), *self._sums_reset(), "}"]
+        n_units = (
+            f"let n_units = min({self.n_units}u, "
+            f"({self.depth}u - base) / {self.length}u * {self.unit.per_block}u);"
+        )
+        loads = [one for u in range(self.batch) for one in self._reads(u)]
+        if n_steps == 1:
             return [
-                *quantised,
-                f"for (var i = 0u; i < n_units; i += {step}u) {{",
-                *self._places("i"),
-                *(line for u in units for line in self._products(u)),
-                "}",
-            ]
-        if self.n_units <= step:
-            return [
-                *self._places("0u"),
+                n_units,
+                "let step = 0u;",
+                *self._places(),
                 *(f"let {name} = {value};" for name, _, value in loads),
                 *quantised,
-                *(line for u in units for line in self._products(u)),
+                *products,
             ]
         return [
+            n_units,
             *(f"var next_{name} = {kind}();" for name, kind, _ in loads),
-            "{",
-            *self._places("0u"),
+            *(["{ let step = 0u;"] if loads else []),
+            *(self._places() if loads else []),
             *(f"next_{name} = {value};" for name, _, value in loads),
-            "}",
+            *(["}"] if loads else []),
             *quantised,
-            f"for (var i = 0u; i < n_units; i += {step}u) {{",
+            f"for (var now = 0u; now < {n_steps}u; now++) {{",
             *(f"let {name} = next_{name};" for name, _, _ in loads),
-            "{",
-            *self._places(f"i + {step}u"),
+            *([f"if (now + 1u < {n_steps}u) {{ let step = now + 1u;"] if loads else []),
+            *(self._places() if loads else []),
             *(f"next_{name} = {value};" for name, _, value in loads),
-            "}",
-            *self._places("i"),
-            *(line for u in units for line in self._products(u)),
+            *(["}"] if loads else []),
+            "let step = now;",
+            *self._places(),
+            *products,
             "}",
         ]
 
-    def _places(self, first: str) -> list[str]:
-        """Where the units of a batch begin; behind the last one it is that again."""
-        unit, lines = self.unit, []
+    def _places(self) -> list[str]:
+        """Where the units of a step begin; behind the last one it is that again."""
+        unit, cut, lines = self.unit, self.cut, []
+        unit_nbytes = unit.blocks * self.dtype.block_nbytes
+        row_nbytes = self.dtype.nbytes((self.depth,))
+        turn = f"step / {self.n_batches}u * {cut.teams * cut.columns}u"
+        for c in range(cut.columns):
+            near = f"min(column0 + {turn} + {c}u, {self.n_columns - 1}u)"
+            lines.append(f"let row{c} = {near} * {row_nbytes}u;")
+        lines.append(f"let unit_first = step % {self.n_batches}u * {TEAM * self.batch}u + member;")
         for u in range(self.batch):
             block = f"unit{u} / {unit.per_block}u"
             lines += [
-                f"let unit{u} = min({first} + {u * TEAM}u + member, n_units - 1u);",
-                f"let first{u} = (base / {self.length}u + {block}) * {self.w.dtype.block_nbytes}u;",
+                f"let unit{u} = min(unit_first + {u * TEAM}u, n_units - 1u);",
+                f"let first{u} = (base / {self.length}u + {block}) * {unit_nbytes}u;",
             ]
-            for c in range(self.cut.columns):
-                lines.append(f"let at{c}_{u} = row{c} + first{u};")
-                lines.append(f"let part{c}_{u} = unit{u} % {unit.per_block}u;")
+            for c, p, _ in self.cells:
+                lines.append(f"let at{c}_{p}_{u} = row{c} + first{u};")
+                lines.append(f"let part{c}_{p}_{u} = unit{u} % {unit.per_block}u;")
         return lines
 
     def _reads(self, u: int) -> list[tuple[str, str, str]]:
-        columns = range(self.cut.columns)
-        return [one for c in columns for one in self.unit.read(self.w.array, f"{c}_{u}").loads]
+        return [one for c, p, w in self.cells for one in self.unit.read(w, f"{c}_{p}_{u}").loads]
+
+    def _sums(self, turn: str) -> list[str]:
+        first = f"({turn} + team * {self.cut.columns}u)"
+        return sums_text(self.builder, self.cut, self.m, first)
+
+    def _sums_reset(self) -> list[str]:
+        if self.cut.turns == 1:
+            return []
+        return [f"sum{c}_{p}_{r} = 0.0;" for c, p, _ in self.cells for r in range(self.m)]
+
+    # Rows of x.
 
     def _quantise(self) -> list[str]:
-        """Runs of x from `base` on, a quarter a thread: numbers of eight to an element, scales
-        beside their products with the sum of numbers."""
-        x, threads = self.x, self.cut.teams * TEAM
+        """Runs of x from `base` on, a quarter a thread: numbers, and behind those of a run its
+        scale beside the product with the sum of numbers."""
+        x, gain, threads = self.x, self.builder.gain, self.cut.teams * TEAM
         quarters = self.round_depth // 8
         count = self.m * quarters
         turns = range(min(4, -(-count // threads)))
@@ -196,14 +225,29 @@ class _BlockText:
                 f"let source{t} = (row{t} * {x.step}u + u32($x_first) + deep{t}) / 4u;",
                 *(f"let given{t}_{k} = {x.array}_four(source{t} + {k}u);" for k in range(2)),
             ]
+            if gain is not None:
+                first = bounds(gain.first)[1]
+                fours = (self._gain_four(gain.array, f"deep{t}", first + 4 * k) for k in range(2))
+                lines += [f"let gain{t}_{k} = {four};" for k, four in enumerate(fours)]
         for t in turns:
             lines += ["{", *self._quarter(t, t * threads, count), "}"]
         return [*lines, "}"]
 
+    def _gain_four(self, array: str, deep: str, behind: int) -> str:
+        """By four words where the weights are, among which it lies: of one buffer all are."""
+        if self.unit.is_wide:
+            return f"{array}_four(({deep} + {behind}u) / 4u)"
+        words = (f"{array}_word({deep} + {behind + k}u)" for k in range(4))
+        return f"vec4u({', '.join(words)})"
+
     def _quarter(self, turn: int, behind: int, count: int) -> list[str]:
         """Eight elements of x, of which all four lanes of the run know the scale."""
+        is_normed = self.builder.gain is not None
+        given = [f"bitcast<vec4f>(given{turn}_{k})" for k in range(2)]
+        gains = [f" * bitcast<vec4f>(gain{turn}_{k})" if is_normed else "" for k in range(2)]
+        squares = " + ".join(f"dot({one}, {one})" for one in given)
         lines = [
-            *(f"let v{k} = bitcast<vec4f>(given{turn}_{k});" for k in range(2)),
+            *(f"let v{k} = {given[k]}{gains[k]};" for k in range(2)),
             *greatest_text(2),
             # By halves, which are floats as they are: bits of NaN would be lost in a comparison.
             f"let wide = team_max_{QUARTER}(lane, f32(most >> 16u));",
@@ -215,34 +259,57 @@ class _BlockText:
             number = f"select(vec4i(), vec4i(round(v{k} * inverse)), is_finite)"
             lines.append(f"let q{k} = pack4xI8({number});")
         ones = " + ".join(f"dot4I8Packed(q{k}, 0x01010101u)" for k in range(2))
+        run, part = f"quarter{turn} / {QUARTER}u", f"quarter{turn} % {QUARTER}u"
+        scale = "bitcast<vec2u>(vec2f(scale, scale * total))"
+        at_run = [f"${NUMBERS}[{run} * {PAIRS}u + {QUARTER}u] = {scale};"]
+        if is_normed:
+            lines.append(f"let run_squares = team_add_{QUARTER}(lane, {squares});")
+            at_run.append(f"${SQUARES}[{run}] = run_squares;")
         return [
             *lines,
             f"let total = team_add_{QUARTER}(lane, f32({ones}));",
             f"if (first + {behind}u + lane < {count}u) {{",
-            f"${NUMBERS}[quarter{turn}] = vec2u(q0, q1);",
-            f"if (lane % {QUARTER}u == 0u) {{ ${SCALES}[quarter{turn} / 4u] = "
-            "vec2f(scale, scale * total); }",
+            f"${NUMBERS}[{run} * {PAIRS}u + {part}] = vec2u(q0, q1);",
+            f"if (lane % {QUARTER}u == 0u) {{ {' '.join(at_run)} }}",
             "}",
         ]
 
+    def _squares(self) -> list[str]:
+        """Each lane's share of the sums of squares of this round."""
+        if self.builder.gain is None:
+            return []
+        n_runs = f"min({self.n_runs}u, ({self.depth}u - base) / {RUN}u)"
+        return [
+            f"for (var run = member; run < {n_runs}; run += {TEAM}u) {{",
+            *(f"squares{r} += ${SQUARES}[{r * self.n_runs}u + run];" for r in range(self.m)),
+            "}",
+        ]
+
+    def _norms(self) -> list[str]:
+        if self.builder.gain is None:
+            return []
+        return [
+            f"let norm{r} = {self.builder.row_scale(f'team_add_{TEAM}(lane, squares{r})')};"
+            for r in range(self.m)
+        ]
+
+    # Products.
+
     def _products(self, u: int) -> list[str]:
-        """Unit u of a batch by the numbers in shared memory."""
-        columns = range(self.cut.columns)
-        eights = self.round_depth // 8
-        reads = [self.unit.read(self.w.array, f"{c}_{u}") for c in columns]
-        first = self.unit.first.replace("part", f"part0_{u}")
+        """Unit u of a step by the numbers in shared memory."""
+        reads = [self.unit.read(w, f"{c}_{p}_{u}") for c, p, w in self.cells]
+        first = self.unit.first.replace("part", f"part0_0_{u}")
         block = f"unit{u} / {self.unit.per_block}u"
         is_sure = self.n_units % (TEAM * self.batch) == 0 and self.depth % self.round_depth == 0
-        at = "i" if self.n_units > TEAM * self.batch or not reads[0].loads else "0u"
-        lines = ["{" if is_sure else f"if ({at} + {u * TEAM}u + member < n_units) {{"]
+        lines = ["{" if is_sure else f"if (unit_first + {u * TEAM}u < n_units) {{"]
         lines.append(f"let eight = {block} * {self.length // 8}u + {first};")
         for read in reads:
             lines += read.text
         for r in range(self.m):
-            lines += self._row(r, reads, eights)
+            lines += self._row(r, reads)
         return [*lines, "}"]
 
-    def _row(self, r: int, reads: list[Read], eights: int) -> list[str]:
+    def _row(self, r: int, reads: list[Read]) -> list[str]:
         """What row r of x has of a unit."""
         lines: list[str] = []
         loaded: set[int] = set()
@@ -251,18 +318,21 @@ class _BlockText:
             for k in found:
                 if k not in loaded:
                     loaded.add(k)
-                    lines.append(f"let x{r}_{k} = ${NUMBERS}[{r * eights}u + eight + {k}u];")
+                    at = f"(eight + {k}u)"
+                    run = f"{r * self.n_runs * PAIRS}u + {at} / {QUARTER}u * {PAIRS}u"
+                    lines.append(f"let run{r}_{k} = {run};")
+                    lines.append(f"let x{r}_{k} = ${NUMBERS}[run{r}_{k} + {at} % {QUARTER}u];")
             scale = f"given{r}_{number}"
-            place = f"{r * eights // 4}u + (eight + {found[0]}u) / 4u"
-            lines.append(f"let {scale} = ${SCALES}[{place}];")
-            for c, part in enumerate(ours):
+            pair = f"${NUMBERS}[run{r}_{found[0]} + {QUARTER}u]"
+            lines.append(f"let {scale} = bitcast<vec2f>({pair});")
+            for (c, p, _), part in zip(self.cells, ours, strict=True):
                 dots = [
                     f"dot4I8Packed({word}, x{r}_{k}.{lane})"
                     for k, words in part.numbers
                     for word, lane in zip(words, "xy", strict=True)
                 ]
                 whole = f"f32({' + '.join(dots)})"
-                lines.append(f"sum{c}_{r} += ({part.scale} * {scale}.x) * {whole};")
+                lines.append(f"sum{c}_{p}_{r} += ({part.scale} * {scale}.x) * {whole};")
                 if part.least:
                     ones = [
                         f"dot4I8Packed(0x01010101u, x{r}_{k}.{lane})"
@@ -271,7 +341,7 @@ class _BlockText:
                     ]
                     is_run = len(found) == RUN // 8
                     total = f"{scale}.y" if is_run else f"{scale}.x * f32({' + '.join(ones)})"
-                    lines.append(f"sum{c}_{r} += {part.least} * ({total});")
+                    lines.append(f"sum{c}_{p}_{r} += {part.least} * ({total});")
         return lines
 
 

@@ -7,6 +7,7 @@ reason for what is not done here yet.
     reduced rows      a group a row; threads share the row, or take a column each
     products          of weights that lie as they should: `fast_products.py`; of all others a group
                       has a square of results, through shared memory (`product.py`)
+    updates           rows are computed as they are written (`update.py`)
     sorting           a thread an element, which counts those before it (`sort.py`)
     all else          as the neutral builders cut it
 """
@@ -17,12 +18,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from arenite.backends.webgpu.attention import build_attention
-from arenite.backends.webgpu.fast_products import build_fast_product
+from arenite.backends.webgpu.fast_products import build_fast_product, is_above
 from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.map import THREADS, build_map
-from arenite.backends.webgpu.ops import PRODUCT
+from arenite.backends.webgpu.ops import MOST_ROWS, NORMED_PRODUCT, PRODUCT, ROWS_FOR_MANY, UPDATE
 from arenite.backends.webgpu.product import build_product
 from arenite.backends.webgpu.sort import build_sort
+from arenite.backends.webgpu.update import build_update
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import check, is_storable
 from arenite.codegen.groups import grouped
@@ -35,7 +37,7 @@ from arenite.codegen.kernels.values import UINT32, index_expr, read_dtype
 from arenite.codegen.wide_integers import with_wide_integers
 from arenite.device.webgpu import WORD_NBYTES
 from arenite.errors import NotCompiled
-from arenite.ir.dim import bounds, ceildiv, variables
+from arenite.ir.dim import bounds, ceildiv, product, variables
 from arenite.ir.graph import variables_of
 from arenite.ir.node import Node
 from arenite.ir.ops.access import is_elementwise, is_view
@@ -45,10 +47,29 @@ from arenite.schedule.roots import is_made_up
 #: Of a group whose threads take a column each.
 COLUMN_THREADS = 64
 
+
+def _rows_of_blocks(kernel: Kernel) -> Built:
+    """A tile for each block of each row: one row alone, as of an embedding, is many tiles too."""
+    draft = special.RowKernel(kernel)
+    w, indices = draft.node.inputs
+    count = bounds(w.shape[1])[1] // w.dtype.block_length
+    number, row = ir.Name("row"), ir.Name("result_row")
+    body = (
+        ir.Let("result_row", number // count),
+        ir.Let("block", number % count),
+        *blocks.taken_index(draft.index(indices, row), w.shape[0]),
+        *blocks.block_of_row(draft, w, blocks.AT, row),
+    )
+    return draft.in_tiles(product(indices.shape) * count, 1, body)
+
+
 #: Kernels of their own, by the op of the first stage.
-_BUILDERS = {**special.BUILDERS, **blocks.BUILDERS}
+_BUILDERS = {**special.BUILDERS, **blocks.BUILDERS, "rows_of_blocks": _rows_of_blocks}
 #: Reductions whose meaning is their factors' product, combined; others are the CPU's own layouts.
-_REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split()) | {PRODUCT}
+_REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split()) | {
+    PRODUCT,
+    NORMED_PRODUCT,
+}
 
 
 def build(kernel: Kernel, features: Collection[str] = ()) -> Built:
@@ -64,6 +85,8 @@ def _cut(kernel: Kernel) -> Built:
     node = kernel.stages[0].node
     if node.op in ("sort", "argsort"):
         return build_sort(kernel)
+    if node.op == UPDATE:
+        return build_update(kernel)
     if node.op == "transfer" and node.dtype.bits >= 64:
         return _word_transfer(kernel)
     attention = build_attention(kernel)
@@ -80,7 +103,16 @@ def _cut(kernel: Kernel) -> Built:
             raise NotCompiled(f"{node.op} is not done on WebGPU yet")
     if not kernel.axes:
         return build_map(kernel)
-    return build_fast_product(kernel) or build_product(kernel) or _Rows(kernel).build()
+    return build_fast_product(kernel) or build_product(kernel) or _rows(kernel)
+
+
+def _rows(kernel: Kernel) -> Built:
+    """Reduced rows; of those that only kernels for many rows read, none where rows are few."""
+    built = _Rows(kernel).build()
+    n_rows = kernel.outputs[0].shape[0] if kernel.outputs[0].ndim else 1
+    if any(node.op != ROWS_FOR_MANY for node in kernel.outputs):
+        return built
+    return replace(built, tiles=is_above(n_rows, MOST_ROWS) * built.tiles)
 
 
 def _word_transfer(kernel: Kernel) -> Built:

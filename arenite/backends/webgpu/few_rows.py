@@ -19,23 +19,23 @@ from arenite.codegen.kernels.values import FLOAT32
 from arenite.dtype import DType
 from arenite.ir.dim import bounds, ceildiv
 
-#: Rows that are few, and lanes that share a column.
-MOST_ROWS = 8
+#: Lanes that share a column.
 TEAM = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A group has `teams` teams, a team so many columns at once; a lane has so many loads under
-    way."""
+    """A group has `teams` teams, a team so many columns at once, one set of them after another in
+    `turns`; a lane has so many loads under way."""
 
     teams: int
     columns: int
     loads: int = 1
+    turns: int = 1
 
     @property
     def group_columns(self) -> int:
-        return self.teams * self.columns
+        return self.teams * self.columns * self.turns
 
 
 #: Of one row, and of several, for which a lane takes more columns beside each other.
@@ -44,9 +44,14 @@ FLOATS, FLOATS_OF_ROWS = Cut(1, 1, 8), Cut(1, 4, 1)
 
 def can_be_few(builder: ProductBuilder) -> bool:
     """Whether the sides lie so that a kernel for few rows can read them."""
-    x, w = builder.x, builder.w
-    if not builder.is_plain or x is None or w is None or not x.is_in_fours(builder.depth):
+    x = builder.x
+    if not builder.is_plain or x is None or not x.is_in_fours(builder.depth):
         return False
+    return all(lies_in_rows(builder, w) for w in builder.weights)
+
+
+def lies_in_rows(builder: ProductBuilder, w: Side) -> bool:
+    """Whether a column is a row of the weights, in whole blocks or by four words."""
     if w.dtype.is_block:
         return w.deep == 1 and w.first == 0 and w.step == builder.depth
     return w.is_in_fours(builder.depth)
@@ -54,23 +59,20 @@ def can_be_few(builder: ProductBuilder) -> bool:
 
 def build_float_rows(builder: ProductBuilder, m: int) -> Built:
     """The kernel for up to m rows by floats."""
-    x, w = builder.x, builder.w
-    assert x is not None
-    assert w is not None
     cut = FLOATS if m == 1 else FLOATS_OF_ROWS
-    text = _float_text(cut, x, w, m, builder.depth, builder.n_columns)
     names = tuple(map(ir.Name, ("tile", "n_rows", "x_first")))
     n_sums = cut.group_columns * m
     result = ir.Name("result")
     column = ir.Name("tile") * cut.group_columns + result // m
+    arrays = builder.arrays
     block: ir.Block = (
         *builder.rows_of_x(),
-        ir.Foreign(text, names, (x.array, w.array), (SUMS,), (x.array, w.array), (TEAM,)),
+        ir.Foreign(_float_text(builder, cut, m), names, arrays, (SUMS,), arrays, (TEAM,)),
         ir.Barrier(),
         builder.results(n_sums, result % m if m > 1 else ir.index(0), column),
     )
     n_tiles = ceildiv(builder.n_columns, cut.group_columns)
-    shared = [ir.SharedArray(SUMS, FLOAT32, n_sums)]
+    shared = [ir.SharedArray(SUMS, FLOAT32, n_sums * len(builder.weights))]
     return builder.kernel_of(n_tiles, block, cut.teams * TEAM, shared)
 
 
@@ -81,40 +83,52 @@ def halves_text(dtype: DType, word: str) -> str:
     return f"unpack2x16float({word})"
 
 
-def _float_text(cut: Cut, x: Side, w: Side, m: int, depth: int, n_columns: int) -> str:
-    per_four = 128 // w.dtype.bits
-    steps = depth // per_four
+def _float_text(builder: ProductBuilder, cut: Cut, m: int) -> str:
+    x, gain, n_columns = builder.x, builder.gain, builder.n_columns
+    assert x is not None
+    dtype = builder.weights[0].dtype
+    per_four = 128 // dtype.bits
+    steps = builder.depth // per_four
     whole = steps // (TEAM * cut.loads)
-    columns, rows = range(cut.columns), range(m)
+    rows = range(m)
+    #: A lane reads these rows of weights: a column of each product, then the next.
+    cells = [(c, p, w) for c in range(cut.columns) for p, w in enumerate(builder.weights)]
     lines = [
         f"let team = lane / {TEAM}u; let member = lane % {TEAM}u;",
         f"let first = u32($tile) * {cut.group_columns}u + team * {cut.columns}u;",
         *(
-            f"let w{c} = min(first + {c}u, {n_columns - 1}u) * {w.step // per_four}u + "
+            f"let w{c}_{p} = min(first + {c}u, {n_columns - 1}u) * {w.step // per_four}u + "
             f"{bounds(w.first)[1] // per_four}u;"
-            for c in columns
+            for c, p, w in cells
         ),
         *(f"let x{r} = {row_text(r)} * {x.step // 4}u + u32($x_first) / 4u;" for r in rows),
-        *(f"var sum{c}_{r} = 0.0;" for c in columns for r in rows),
+        *declared_sums(builder, cut, m),
     ]
 
     def step(loads: int, at: str) -> list[str]:
         made = []
         for k in range(loads):
             made.append(f"let j{k} = {at} + {k * TEAM}u;")
-            made += [f"let w{c}_{k} = {w.array}_four(w{c} + j{k});" for c in columns]
+            made += [f"let w{c}_{p}_{k} = {w.array}_four(w{c}_{p} + j{k});" for c, p, w in cells]
         for k in range(loads):
-            for r in rows:
-                for part in range(per_four // 4):
-                    place = f"x{r} + {per_four // 4}u * j{k} + {part}u"
+            for part in range(per_four // 4):
+                place = f"{per_four // 4}u * j{k} + {part}u"
+                if gain is not None:
+                    at_gain = f"{bounds(gain.first)[1] // 4}u + {place}"
+                    made.append(f"let g{k}_{part} = bitcast<vec4f>({gain.array}_four({at_gain}));")
+                for r in rows:
                     value = f"x{k}_{r}_{part}"
-                    made.append(f"let {value} = bitcast<vec4f>({x.array}_four({place}));")
-                    for c in columns:
-                        four = f"bitcast<vec4f>(w{c}_{k})"
-                        if w.dtype.bits == 16:
-                            words = (f"w{c}_{k}.{'xyzw'[2 * part + i]}" for i in range(2))
-                            four = f"vec4f({', '.join(halves_text(w.dtype, i) for i in words)})"
-                        made.append(f"sum{c}_{r} += dot({four}, {value});")
+                    made.append(f"let {value} = bitcast<vec4f>({x.array}_four(x{r} + {place}));")
+                    if gain is not None:
+                        made.append(f"squares{r} += dot({value}, {value});")
+                        made.append(f"let y{k}_{r}_{part} = {value} * g{k}_{part};")
+                        value = f"y{k}_{r}_{part}"
+                    for c, p, _ in cells:
+                        four = f"bitcast<vec4f>(w{c}_{p}_{k})"
+                        if dtype.bits == 16:
+                            words = (f"w{c}_{p}_{k}.{'xyzw'[2 * part + i]}" for i in range(2))
+                            four = f"vec4f({', '.join(halves_text(dtype, i) for i in words)})"
+                        made.append(f"sum{c}_{p}_{r} += dot({four}, {value});")
         return made
 
     if whole:
@@ -130,7 +144,12 @@ def _float_text(cut: Cut, x: Side, w: Side, m: int, depth: int, n_columns: int) 
             *step(1, "i"),
             "}",
         ]
-    return "\n".join([*lines, *sums_text(cut, m)])
+    norms = [
+        f"let norm{r} = {builder.row_scale(f'team_add_{TEAM}(lane, squares{r})')};"
+        for r in rows
+        if gain is not None
+    ]
+    return "\n".join([*lines, *norms, *sums_text(builder, cut, m, f"team * {cut.columns}u")])
 
 
 def row_text(row: int) -> str:
@@ -138,14 +157,27 @@ def row_text(row: int) -> str:
     return f"min({row}u, u32($n_rows) - 1u)" if row else "0u"
 
 
-def sums_text(cut: Cut, m: int) -> list[str]:
-    """What the lanes of teams have, summed and put where results are read."""
+def declared_sums(builder: ProductBuilder, cut: Cut, m: int) -> list[str]:
+    """Variables for sums: of a column, a product and a row; and of the squares of a row."""
+    products = range(len(builder.weights))
+    sums = [
+        f"var sum{c}_{p}_{r} = 0.0;" for c in range(cut.columns) for p in products for r in range(m)
+    ]
+    return sums + [f"var squares{r} = 0.0;" for r in range(m) if builder.gain is not None]
+
+
+def sums_text(builder: ProductBuilder, cut: Cut, m: int, first: str) -> list[str]:
+    """What the lanes of teams have, summed, multiplied with `norm` of a row where there is one, and
+    put where results are read; `first` is the place of the first column in the group."""
     lines = []
     for c in range(cut.columns):
-        for r in range(m):
-            name, place = f"sum{c}_{r}", f"(team * {cut.columns}u + {c}u) * {m}u + {r}u"
-            lines += [
-                f"{name} = team_add_{TEAM}(lane, {name});",
-                f"if (member == 0u) {{ ${SUMS}[{place}] = {name}; }}",
-            ]
+        for p in range(len(builder.weights)):
+            for r in range(m):
+                name = f"sum{c}_{p}_{r}"
+                place = f"({first} + {c}u) * {m}u + {p * cut.group_columns * m + r}u"
+                normed = name if builder.gain is None else f"{name} * norm{r}"
+                lines += [
+                    f"{name} = team_add_{TEAM}(lane, {name});",
+                    f"if (member == 0u) {{ ${SUMS}[{place}] = {normed}; }}",
+                ]
     return lines

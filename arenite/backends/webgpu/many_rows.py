@@ -1,26 +1,24 @@
-"""Products of many rows: a group has a rectangle of results, a thread 8 x 8 of them.
+"""Products of many rows by floats: a group has a rectangle of results, a thread 8 x 8 of them.
 
           columns
          ┌─────────────┐     a step copies 16 elements of each row and of each column into shared
     rows │  8 x 8 each │     memory, turned so that four neighbours are one load; then a thread
          └─────────────┘     multiplies 8 by 8 numbers, 16 times
 
-Weights of 16 bits and blocks become float32 on their way into shared memory; x beside blocks is
-rounded to the numbers of its runs there, as the op says. Sums leave through shared memory, an
-eighth at a time, so that what follows is computed and stored in order.
+Weights of 16 bits become float32 on their way into shared memory. Of two products each has half of
+a rectangle. Sums leave through shared memory, an eighth at a time, so that what follows is computed
+and stored in order. Blocks: see `block_tiles`.
 """
 
 from __future__ import annotations
 
-from arenite.backends.webgpu.block_bytes import block_functions, described_run
-from arenite.backends.webgpu.block_rows import RUN, greatest_text, scale_text
-from arenite.backends.webgpu.few_rows import halves_text
+from arenite.backends.webgpu.few_rows import halves_text, lies_in_rows
 from arenite.backends.webgpu.products import SUMS, ProductBuilder, Side
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import FLOAT32, index_expr, loop
 from arenite.dtype import Kind
-from arenite.ir.dim import bounds, ceildiv, maximum
+from arenite.ir.dim import Dim, bounds, ceildiv, maximum
 
 #: Elements of a row in a step, and results of a thread along each side.
 STEP = 16
@@ -33,12 +31,10 @@ _X, _W = "of_rows", "of_columns"
 
 def can_be_many(builder: ProductBuilder) -> bool:
     """Whether the sides lie so that a kernel for many rows can read them."""
-    x, w = builder.x, builder.w
-    if not builder.is_plain or x is None or w is None or not x.is_in_fours(builder.depth):
+    x = builder.x
+    if not builder.is_plain or x is None or not x.is_in_fours(builder.depth):
         return False
-    if w.dtype.is_block:
-        return w.deep == 1 and w.first == 0 and w.step == builder.depth
-    return w.is_in_fours(builder.depth) or _is_turned(builder, w)
+    return all(lies_in_rows(builder, w) or _is_turned(builder, w) for w in builder.weights)
 
 
 def _is_turned(builder: ProductBuilder, w: Side) -> bool:
@@ -51,54 +47,63 @@ def _is_turned(builder: ProductBuilder, w: Side) -> bool:
 
 def build_many_rows(builder: ProductBuilder) -> Built:
     """The kernel for any number of rows."""
-    x, w = builder.x, builder.w
-    assert x is not None
-    assert w is not None
-    height, width = _sides(bounds(builder.n_rows)[1], builder.n_columns)
+    n_products = len(builder.weights)
+    height, width = rectangle(bounds(builder.n_rows)[1], builder.n_columns * n_products)
     # Small rectangles have few threads: twice as many, of which each half takes every other step.
-    halves = 2 if height * width < 128 * 128 and not w.dtype.is_block else 1
-    text = _Text(builder, x, w, height, width, halves)
-    down = ceildiv(builder.n_rows, height)
-    across = -(-builder.n_columns // width)
-    names = tuple(map(ir.Name, ("square_row", "square_column", "n_rows", "x_first")))
-    result, part = ir.Name("result"), ir.Name("part")
-    n_sums = height // OWN * width
-    row = ir.Name("square_row") * height + result // width * OWN + part
-    column = ir.Name("square_column") * width + result % width
-    outside: tuple[str, ...] = () if w.dtype.is_block else (w.array,)
-    functions = block_functions(w.dtype).replace("$w", w.array) if w.dtype.is_block else ""
+    halves = 2 if height * width < 128 * 128 else 1
+    text = _Text(builder, height, width, halves)
+    arrays = builder.arrays
     block: ir.Block = (
-        *builder.rows_of_x(),
-        ir.Let("square_row", ir.Name("tile") % index_expr(maximum(down, 1))),
-        ir.Let("square_column", ir.Name("tile") // index_expr(maximum(down, 1))),
-        ir.Foreign(
-            text.sums(),
-            names,
-            (x.array, w.array),
-            (_X, _W),
-            (x.array, *outside),
-            functions=functions,
-        ),
+        *squares(builder, height, width // n_products),
+        ir.Foreign(text.sums(), SQUARE, arrays, (_X, _W), arrays),
         ir.Barrier(),
-        loop(
-            "part",
-            OWN,
-            ir.Foreign(text.part(), (part,), (), (SUMS,)),
-            ir.Barrier(),
-            builder.results(n_sums, row, column),
-            ir.Barrier(),
-            vector=False,
-        ),
+        *parts(builder, text.part(), height, width // n_products),
     )
-    shared = (
+    shared = [
         ir.SharedArray(_X, FLOAT32, text.step * (height // 4 + 1), 4),
         ir.SharedArray(_W, FLOAT32, text.step * (width // 4 + 1), 4),
-        ir.SharedArray(SUMS, FLOAT32, n_sums),
+        ir.SharedArray(SUMS, FLOAT32, height // OWN * width),
+    ]
+    n_tiles = n_squares(builder, height, width // n_products)
+    return builder.kernel_of(n_tiles, block, text.threads, shared)
+
+
+#: What text of a rectangle asks for.
+SQUARE = tuple(map(ir.Name, ("square_row", "square_column", "n_rows", "x_first")))
+
+
+def squares(builder: ProductBuilder, height: int, width: int) -> ir.Block:
+    """Which rectangle a tile is."""
+    down = index_expr(maximum(ceildiv(builder.n_rows, height), 1))
+    return (
+        *builder.rows_of_x(),
+        ir.Let("square_row", ir.Name("tile") % down),
+        ir.Let("square_column", ir.Name("tile") // down),
     )
-    return builder.kernel_of(down * across, block, text.threads, shared)
 
 
-def _sides(rows: int, columns: int) -> tuple[int, int]:
+def n_squares(builder: ProductBuilder, height: int, width: int) -> Dim:
+    return ceildiv(builder.n_rows, height) * -(-builder.n_columns // width)
+
+
+def parts(builder: ProductBuilder, text: str, height: int, width: int) -> ir.Block:
+    """Results by what text puts into shared memory, one row of each thread after another."""
+    result, part = ir.Name("result"), ir.Name("part")
+    row = ir.Name("square_row") * height + result // width * OWN + part
+    column = ir.Name("square_column") * width + result % width
+    every = loop(
+        "part",
+        OWN,
+        ir.Foreign(text, (part,), (), (SUMS,)),
+        ir.Barrier(),
+        builder.results(height // OWN * width, row, column),
+        ir.Barrier(),
+        vector=False,
+    )
+    return (every,)
+
+
+def rectangle(rows: int, columns: int) -> tuple[int, int]:
     """Rows and columns of a rectangle: large ones read less, small ones are more of them."""
     height = 128 if rows > 64 else 64 if rows > 32 else 32
     for sides in ((height, 128), (height, 64)):
@@ -107,17 +112,33 @@ def _sides(rows: int, columns: int) -> tuple[int, int]:
     return min(height, 64), 64
 
 
+def row_parts(height: int, width: int, n_products: int, sign: str) -> list[str]:
+    """The part-th row of each thread's sums c, where results are read: of one product columns from
+    both halves, of two a half each."""
+    count, own = height // OWN * width // n_products, width // n_products
+    lines = ["switch (u32($part)) {"]
+    for i in range(OWN):
+        lines.append(f"case {i}u: {{")
+        for j in range(2):
+            first = j * count if n_products == 2 else j * width // 2
+            for q, lane in enumerate("xyzw"):
+                at = f"ty * {own}u + 4u * tx + {first + q}u"
+                lines.append(f"${SUMS}[{at}] {sign} c{i}{j}.{lane};")
+        lines.append("}")
+    return [*lines, "default: {}", "}"]
+
+
 class _Text:
     """The text of one kernel; rectangles are `height` by `width`."""
 
-    def __init__(
-        self, builder: ProductBuilder, x: Side, w: Side, height: int, width: int, halves: int
-    ) -> None:
-        self.builder, self.x, self.w = builder, x, w
+    def __init__(self, builder: ProductBuilder, height: int, width: int, halves: int) -> None:
+        assert builder.x is not None
+        self.builder, self.x, self.weights = builder, builder.x, builder.weights
         self.height, self.width = height, width
         self.halves, self.step = halves, STEP * halves
         self.threads = height * width // OWN**2 * halves
         self.depth, self.n_columns = builder.depth, builder.n_columns
+        self.own_width = width // len(builder.weights)
         self.cells = [(i, j) for i in range(OWN) for j in range(2)]
 
     def sums(self) -> str:
@@ -127,20 +148,9 @@ class _Text:
             f"let ty = lane / {self.width // OWN}u % {self.height // OWN}u;",
             f"let deep0 = lane / {self.threads // self.halves}u * {STEP}u;",
             f"let m0 = u32($square_row) * {self.height}u;",
-            f"let n0 = u32($square_column) * {self.width}u;",
+            f"let n0 = u32($square_column) * {self.own_width}u;",
             *(f"var c{i}{j} = vec4f();" for i, j in self.cells),
         ]
-        if self.w.dtype.is_block:
-            copies = self._block_copies()
-            lines += [
-                f"for (var k = 0u; k < {self.depth}u; k += {STEP}u) {{",
-                *copies,
-                "workgroupBarrier();",
-                *self._products(),
-                "workgroupBarrier();",
-                "}",
-            ]
-            return "\n".join(lines)
         loads, stores, declared = self._float_copies()
         last = (self.depth - 1) // self.step * self.step
         lines += [
@@ -163,23 +173,12 @@ class _Text:
 
     def part(self) -> str:
         """Sums of the part-th row of each thread, where results are read."""
-        lines = self._rows_to("=")
+        shape = (self.height, self.width, len(self.weights))
+        lines = row_parts(*shape, "=")
         if self.halves > 1:
             first = ["if (deep0 == 0u) {", *lines, "}", "workgroupBarrier();"]
-            lines = [*first, "if (deep0 != 0u) {", *self._rows_to("+="), "}"]
+            lines = [*first, "if (deep0 != 0u) {", *row_parts(*shape, "+="), "}"]
         return "\n".join(lines)
-
-    def _rows_to(self, sign: str) -> list[str]:
-        lines = ["switch (u32($part)) {"]
-        place = f"ty * {self.width}u + 4u * tx"
-        for i in range(OWN):
-            lines.append(f"case {i}u: {{")
-            for j in range(2):
-                for q, lane in enumerate("xyzw"):
-                    at = f"{place} + {j * self.width // 2 + q}u"
-                    lines.append(f"${SUMS}[{at}] {sign} c{i}{j}.{lane};")
-            lines.append("}")
-        return [*lines, "default: {}", "}"]
 
     def _products(self) -> list[str]:
         pitch_x, pitch_w = self.height // 4 + 1, self.width // 4 + 1
@@ -198,13 +197,11 @@ class _Text:
             "}",
         ]
 
-    # Floats.
-
     def _float_copies(self) -> tuple[list[str], list[str], list[str]]:
         """Loads of a step at `k`, stores of what they hold, and the variables between."""
-        x_parts = self._deep_copy("p", self.x, _X, self.height, "m0", "u32($n_rows)")
-        if self.w.deep == 1:
-            w_parts = self._deep_copy("q", self.w, _W, self.width, "n0", f"{self.n_columns}u")
+        x_parts = self._deep_copy("p", (self.x,), _X, self.height)
+        if self.weights[0].deep == 1:
+            w_parts = self._deep_copy("q", tuple(self.weights), _W, self.width)
         else:
             w_parts = self._turned_copy()
         return (
@@ -214,11 +211,13 @@ class _Text:
         )
 
     def _deep_copy(
-        self, name: str, side: Side, array: str, length: int, first: str, count: str
+        self, name: str, sides: tuple[Side, ...], array: str, length: int
     ) -> tuple[list[str], list[str], list[str]]:
-        """Rows of a side along the depth, four words a load, turned as they are stored."""
-        per_four = 128 // side.dtype.bits
+        """Rows of a side along the depth, or of two that share the length, four words a load,
+        turned as they are stored."""
+        per_four = 128 // sides[0].dtype.bits
         fours, pitch = self.step // per_four, length // 4 + 1
+        is_x, own = sides[0] is self.x, length // len(sides)
         loads, stores, declared = [], [], []
         for i in range(-(-length * fours // self.threads)):
             held, element = f"{name}{i}", f"(lane + {i * self.threads}u)"
@@ -227,27 +226,34 @@ class _Text:
             deep = f"k + {at} * {per_four}u"
             is_whole = self.depth % self.step == 0
             near = deep if is_whole else f"min({deep}, {self.depth - per_four}u)"
-            begin = "u32($x_first)" if side is self.x else f"{bounds(side.first)[1]}u"
-            place = f"min({first} + {row}, {count} - 1u) * {side.step}u + {begin} + {near}"
-            value = f"{side.array}_four(({place}) / {per_four}u)"
-            if not is_whole:
-                value = f"select(vec4u(), {value}, {deep} < {self.depth}u)"
+            values = []
+            for side in sides:
+                first, count = ("m0", "u32($n_rows)") if is_x else ("n0", f"{self.n_columns}u")
+                begin = "u32($x_first)" if is_x else f"{bounds(side.first)[1]}u"
+                line = f"min({first} + {row} % {own}u, {count} - 1u)"
+                place = f"{line} * {side.step}u + {begin} + {near}"
+                value = f"{side.array}_four(({place}) / {per_four}u)"
+                if not is_whole:
+                    value = f"select(vec4u(), {value}, {deep} < {self.depth}u)"
+                values.append(f"{held} = {value};")
             is_partial = (i + 1) * self.threads > length * fours
             guard = f"if ({element} < {length * fours}u) {{ " if is_partial else "{ "
-            loads.append(f"{guard}{held} = {value}; }}")
+            loaded = values[0]
+            if len(sides) > 1:
+                loaded = f"if ({row} < {own}u) {{ {values[0]} }} else {{ {values[1]} }}"
+            loads.append(f"{guard}{loaded} }}")
             stores.append(guard)
-            stores += _floats_of(side, held)
-            stores += [
-                f"${array}[({at} * {per_four}u + {q}u) * {pitch}u + {row} / 4u][{row} % 4u] = "
-                f"f{q // 4}.{'xyzw'[q % 4]};"
-                for q in range(per_four)
-            ]
+            stores += _floats_of(sides[0], held)
+            for q in range(per_four):
+                value = f"f{q // 4}.{'xyzw'[q % 4]}"
+                place = f"({at} * {per_four}u + {q}u) * {pitch}u + {row} / 4u"
+                stores.append(f"${array}[{place}][{row} % 4u] = {value};")
             stores.append("}")
         return loads, stores, declared
 
     def _turned_copy(self) -> tuple[list[str], list[str], list[str]]:
         """Weights that lie as they are wanted: four columns are four neighbours."""
-        side = self.w
+        [side] = self.weights
         per_four = 128 // side.dtype.bits
         fours, pitch = self.width // per_four, self.width // 4 + 1
         loads, stores, declared = [], [], []
@@ -272,44 +278,6 @@ class _Text:
             ]
             stores.append("}")
         return loads, stores, declared
-
-    # Blocks.
-
-    def _block_copies(self) -> list[str]:
-        """Half a run of each column, dequantised, and of each row, rounded to its numbers."""
-        pitch_x, pitch_w = self.height // 4 + 1, self.width // 4 + 1
-        x, dtype = self.x, self.w.dtype
-        length, row_nbytes = dtype.block_length, dtype.nbytes((self.depth,))
-        lines = [
-            f"for (var e = lane; e < {self.width + self.height}u; e += {self.threads}u) {{",
-            f"if (e < {self.width}u) {{",
-            f"let column = min(n0 + e, {self.n_columns - 1}u);",
-            f"let at0 = column * {row_nbytes}u + k / {length}u * {dtype.block_nbytes}u;",
-            *described_run(dtype, self.w.array, "at0", f"(k % {length}u)", STEP),
-            *(
-                f"${_W}[{4 * four + q}u * {pitch_w}u + e / 4u][e % 4u] = f{four}.{lane};"
-                for four in range(STEP // 4)
-                for q, lane in enumerate("xyzw")
-            ),
-            "} else {",
-            f"let r = e - {self.width}u;",
-            f"let source = (min(m0 + r, u32($n_rows) - 1u) * {x.step}u + u32($x_first) + "
-            f"k / {RUN}u * {RUN}u) / 4u;",
-            *(f"let v{k} = bitcast<vec4f>({x.array}_four(source + {k}u));" for k in range(8)),
-            *greatest_text(8),
-            *scale_text("most"),
-            f"let is_upper = (k / {STEP}u) % {RUN // STEP}u == 1u;",
-        ]
-        for four in range(4):
-            lines += [
-                f"let u{four} = round(select(v{four}, v{four + 4}, is_upper) * inverse);",
-                f"let n{four} = scale * select(vec4f(), u{four}, is_finite);",
-                *(
-                    f"${_X}[{4 * four + q}u * {pitch_x}u + r / 4u][r % 4u] = n{four}.{lane};"
-                    for q, lane in enumerate("xyzw")
-                ),
-            ]
-        return [*lines, "}", "}"]
 
 
 def _floats_of(side: Side, held: str) -> list[str]:

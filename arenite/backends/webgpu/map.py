@@ -31,10 +31,12 @@ MANY_GROUPS = 4096
 
 def build_map(kernel: Kernel) -> Built:
     """The loops of a kernel that reduces nothing."""
-    return _Map(kernel).build()
+    return Map(kernel).build()
 
 
-class _Map(KernelBuilder):
+class Map(KernelBuilder):
+    """A kernel whose points wait for none of each other."""
+
     def build(self) -> Built:
         narrowest = min(node.dtype.bits for node in self.stores)
         n_points = product([axis.size for axis in self.nest.axes])
@@ -44,9 +46,9 @@ class _Map(KernelBuilder):
         scope = Scope()
         self._name_rows(scope, self.nest.axes)
         self._row(scope)
-        return self._in_stretches("row", n_points, scope.block)
+        return self.in_stretches("row", n_points, scope.block)
 
-    def _in_stretches(self, var: str, count: Dim, block: ir.Block) -> Built:
+    def in_stretches(self, var: str, count: Dim, block: ir.Block) -> Built:
         per_thread = max(1, bounds(count)[1] // (THREADS * MANY_GROUPS))
         length = THREADS * min(MOST_PER_THREAD, per_thread)
         first = ir.Name("tile") * length
@@ -69,7 +71,7 @@ class _Map(KernelBuilder):
                     scope.statements.append(ir.Store(name, at, value))
             else:
                 self._store_words(node, name, made[node], n_points, scope)
-        built = self._in_stretches("word", ceildiv(n_points, per_word), scope.block)
+        built = self.in_stretches("word", ceildiv(n_points, per_word), scope.block)
         narrow = {name for node, name in self.stores.items() if node.dtype.bits < 32}
         arrays = tuple(
             ir.ArrayArg(one.name, UINT32, "inout") if one.name in narrow else one

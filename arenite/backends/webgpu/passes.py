@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from arenite.backends.webgpu.attention import why_written_out
-from arenite.backends.webgpu.ops import joined_products
+from arenite.backends.webgpu.ops import computed_updates, joined_products, normed_products
 from arenite.ir.node import Node
 from arenite.passes.attention import gathered, with_shared_heads, written_out
 from arenite.passes.factors import narrow_factors
@@ -40,5 +40,7 @@ PASSES = (
     Pass("factors", narrow_factors),
     Pass("blocks", joined_products),
     Pass("simplify", simplify),
+    Pass("normed products", normed_products),
+    Pass("computed updates", computed_updates),
     Pass("transfers", before=transfers("webgpu")),
 )

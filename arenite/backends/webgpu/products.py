@@ -2,13 +2,16 @@
 
     result[row, column] = sum over k of x[row, k] * w[column, k]
 
-A kernel that is made here computes sums by text of the device's own into shared memory; from there
-on it is loops, one result a thread: bias, residual, activation, as the schedule has joined them.
+A kernel has one product, or two of the same x by weights of the same type; few rows of x may be
+normed on the way in. What is made here computes sums by text of the device's own into shared
+memory; from there on it is loops, one result a thread: bias, residual, activation, as the schedule
+has joined them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 from arenite.codegen import loop_ir as ir
@@ -46,16 +49,33 @@ class Side:
 
 
 class ProductBuilder(KernelBuilder):
-    """A kernel that is one product and what follows it."""
+    """A kernel that is one product, or two, and what follows."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
-        self.node = kernel.stages[0].node
-        left, right = self.reduction(self.node).factors(space_vars(kernel.space))
+        self.products = [stage.node for stage in kernel.stages if stage.role is Role.REDUCE]
+        self.node = self.products[0]
+        space = space_vars(kernel.space)
+        left, right, *others = self.reduction(self.node).factors(space)
         self.rows = self._own_axis(left, right)
         self.columns = self._own_axis(right, left)
         #: None where a side does not lie as a matrix.
         self.x, self.w = self._side(left, self.rows), self._side(right, self.columns)
+        more = (self.reduction(node).factors(space)[1] for node in self.products[1:])
+        found = [self.w, *(self._side(other, self.columns) for other in more)]
+        self.weights = [side for side in found if side is not None]
+        #: What x is multiplied with once its rows are normed; None where they are not.
+        self.gain = self._side(others[0], None) if others else None
+        self._normed = self._side(others[1], self.rows) if others[1:] else None
+        self._has_all = len(found) == len(self.weights) and (self.gain is None) == (not others)
+
+    def of_normed_rows(self) -> ProductBuilder:
+        """The same for rows that were normed before, where there are such."""
+        if self.gain is None:
+            return self
+        other = copy(self)
+        other.x, other.gain = self._normed, None
+        return other
 
     def computed(self) -> Sequence[Node]:
         return [node for node in super().computed() if not node.dtype.is_block]
@@ -66,6 +86,7 @@ class ProductBuilder(KernelBuilder):
         others = [a for a in self.nest.outer if a not in (self.rows, self.columns)]
         return (
             not others
+            and self._has_all
             and self.x is not None
             and self.w is not None
             and self.columns is not None
@@ -74,7 +95,8 @@ class ProductBuilder(KernelBuilder):
             and isinstance(self.nest.reduced[0].size, int)
             and self.node.dtype == FLOAT32
             and self.x.dtype == FLOAT32
-            and isinstance(self.w.first, int)
+            and all(isinstance(side.first, int) for side in self.weights)
+            and (self.gain is None or self.gain.is_in_fours(self.depth))
             and min(self.depth, self.n_columns) > 0
         )
 
@@ -90,6 +112,17 @@ class ProductBuilder(KernelBuilder):
     @property
     def depth(self) -> int:
         return bounds(self.nest.reduced[0].size)[1]
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """Those that text reads."""
+        sides = (self.x, *self.weights, self.gain)
+        return tuple(dict.fromkeys(side.array for side in sides if side is not None))
+
+    def row_scale(self, squares: str) -> str:
+        """What a row is multiplied with to be normed, by the sum of its squares."""
+        epsilon = float(self.node.attr("epsilon"))
+        return f"inverseSqrt({squares} / {float(self.depth)!r} + {epsilon!r})"
 
     def _own_axis(self, side: Source, other: Source) -> Axis | None:
         """The last axis of the results that one side has and the other has not."""
@@ -149,8 +182,8 @@ class ProductBuilder(KernelBuilder):
         return replace(built, loops=replace(loops, arrays=arrays))
 
     def results(self, count: int, row: ir.Expr, column: ir.Expr) -> ir.For:
-        """What follows from `count` sums in shared memory, of which number `result` belongs to
-        this row and this column; some may lie outside."""
+        """What follows from `count` sums of each product in shared memory, of which number `result`
+        belongs to this row and this column; some may lie outside."""
         scope = Scope()
         moved: dict[Var, Dim] = {}
         inside: ir.Expr | None = None
@@ -165,9 +198,10 @@ class ProductBuilder(KernelBuilder):
         inner = Scope(scope)
         outer_point = self.outer_point
         self.outer_point = tuple(substitute(dim, moved) for dim in outer_point)
-        total = ir.Load(SUMS, ir.Name("result"), FLOAT32)
-        self.name_scalar(self.node, cast(total, self.node.dtype), inner)
-        for stage in self.kernel.stages[1:]:
+        for k, node in enumerate(self.products):
+            total = ir.Load(SUMS, ir.Name("result") + k * count, FLOAT32)
+            self.name_scalar(node, cast(total, node.dtype), inner)
+        for stage in self.kernel.stages[len(self.products) :]:
             self._scalar(stage.node, inner)
         self.outer_point = outer_point
         assert inside is not None
@@ -176,8 +210,8 @@ class ProductBuilder(KernelBuilder):
 
 
 def is_product(kernel: Kernel, *ops: str) -> bool:
-    """Whether a kernel is one product, by one of these ops, and what follows it."""
+    """Whether a kernel is products, by one of these ops, and what follows them."""
     reduced = [stage for stage in kernel.stages if stage.role is Role.REDUCE]
-    is_alone = len(reduced) == 1 and kernel.stages[0] is reduced[0]
+    is_first = len(reduced) > 0 and kernel.stages[: len(reduced)] == tuple(reduced)
     has_rows = any(stage.role is Role.ROW for stage in kernel.stages)
-    return is_alone and not has_rows and reduced[0].node.op in ops
+    return is_first and not has_rows and all(stage.node.op in ops for stage in reduced)

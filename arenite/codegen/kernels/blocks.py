@@ -35,16 +35,22 @@ def rows_of_blocks(draft: RowKernel) -> Built:
 
 def _row_of_blocks(draft: RowKernel, w: Node, row: ir.Expr) -> ir.Block:
     """Row `row` of the result: a row of the blocks, dequantised."""
+    count = bounds(w.shape[1])[1] // w.dtype.block_length
+    return (loop("block", count, *block_of_row(draft, w, row, _ROW), vector=False),)
+
+
+def block_of_row(draft: RowKernel, w: Node, row: ir.Expr, result_row: ir.Expr) -> ir.Block:
+    """Block `block` of a row, dequantised to that of the result."""
     length, depth = w.dtype.block_length, bounds(w.shape[1])[1]
     block, lane = ir.Name("block"), ir.Name("lane")
     at = row * w.dtype.nbytes((depth,)) + block * w.dtype.block_nbytes
     reader = BlockReader(w.dtype, draft.names[w], at)
     runs: list[ir.Stmt] = []
     for first, count in reader.runs():
-        place = _ROW * depth + (block * length + first) + lane
+        place = result_row * depth + (block * length + first) + lane
         store = ir.Store("out0", place, reader.element(first, lane, count))
         runs.append(loop("lane", count, store))
-    return (loop("block", depth // length, *runs, vector=False),)
+    return tuple(runs)
 
 
 def join_blocks(draft: RowKernel) -> Built:

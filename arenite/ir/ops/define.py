@@ -105,6 +105,10 @@ class OpDef:
     work: Callable[[Node], tuple[Shape, int]] | None = None
     #: operand(node, value): why an input must lie in memory; None where it may be computed.
     operand: Callable[[Node, Node], str | None] | None = None
+    #: beside(node, other): whether one kernel can reduce both, for what follows from both.
+    beside: Callable[[Node, Node], bool] | None = None
+    overwrites: bool = False  # its result is its first operand with some rows written anew
+    computes: int | None = None  # the operand that its kernel computes, where that is computed
     is_construct: bool = False  # no kernel, but one or more schedules inside
     is_packed: bool = False  # its second operand is weights, laid out in memory for it
     multiplies_bytes: bool = False  # sums whole numbers; what follows is done in floats

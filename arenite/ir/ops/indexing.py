@@ -201,6 +201,7 @@ define(
     _infer_update_slice,
     _update_slice_reference,
     {"axis": int},
+    overwrites=True,
     chooses=True,
 )
 

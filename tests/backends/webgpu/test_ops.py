@@ -24,9 +24,9 @@ from tests.pipeline.trial import same
 FUNCTION_ULPS = 2
 SUM_ULPS = 16
 WINOGRAD_ULPS = 256
-#: Of sums whose parts have both signs, beside the sum of the sizes of these.
-BLOCK_BOUND = 1e-6
-BLOCK_PRODUCTS = frozenset({"matmul_blocks", "product_of_blocks"})
+#: Of sums whose parts have both signs, beside the sum of the sizes of these. A row that is normed
+#: before it is quantised may have another number at the edge between two.
+BLOCK_BOUNDS = {"matmul_blocks": 1e-6, "product_of_blocks": 1e-6, "normed_product": 1e-4}
 
 EXACT = frozenset(
     "neg abs sign floor ceil round trunc add sub mul maximum minimum floordiv mod fmod where cast "
@@ -71,12 +71,12 @@ def judge(op: str, options: Options) -> set[str]:
     assert found.dtype == wanted.dtype
     if op == "pack":  # of 4 bits, which nothing but equality is asked of
         found, wanted = found.astype("int8"), wanted.astype("int8")
-    if op in BLOCK_PRODUCTS:
-        x, w = node.inputs
+    if op in BLOCK_BOUNDS:
+        x, w = node.inputs[:2]
         sides = make("abs", x), make("abs", dequantise(w))
         sizes = make("matmul", *sides, transpose_a=False, transpose_b=True)
         [size] = reference.evaluate(Graph((*graph.inputs,), (sizes,)), list(arrays))
-        assert (np.abs(found.astype(np.float64) - wanted) <= BLOCK_BOUND * size).all()
+        assert (np.abs(found.astype(np.float64) - wanted) <= BLOCK_BOUNDS[op] * size).all()
         return devices
     same(found, wanted, ulps.get(family, sums), node)
     return devices
@@ -99,7 +99,7 @@ def test_what_runs_on_the_cpu_is_counted_apart() -> None:
     assert on_device | ON_CPU | PARTS == ALL_EXAMPLES.keys()
     neutral = len(ON_CPU - CPU_LAYOUTS)
     print(f"{len(on_device)} ops on the device, {neutral} on the CPU, {len(CPU_LAYOUTS)} its own")
-    assert (len(on_device), neutral) == (109, 5)
+    assert (len(on_device), neutral) == (112, 5)
 
 
 @pytest.fixture

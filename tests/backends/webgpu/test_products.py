@@ -13,10 +13,10 @@ from arenite.dtype.block_types import BLOCK_TYPES
 from arenite.dtype.blocks import dequantised
 from arenite.ir import Var, buffer, constant, graph_input, make
 from arenite.ir.compose.basic import add, cast, mul, permute, reshape, slice_axis
-from arenite.ir.compose.neural import silu
+from arenite.ir.compose.neural import rms_norm, silu
 from arenite.ir.node import Node
 from arenite.ir.ops.blocks import as_quantised, matmul_blocks
-from tests.backends.webgpu.runner import Array, executable, webgpu
+from tests.backends.webgpu.runner import Array, executable, loaded, webgpu
 from tests.codegen.block_weights import random_blocks, weights_node
 
 F32, F16, BF16 = (BY_NAME[name] for name in ("float32", "float16", "bfloat16"))
@@ -227,6 +227,83 @@ def test_the_last_row_of_an_open_number_is_multiplied_alone() -> None:
             near(by_floats(data)[0], data[-1:], w)
             weights = dequantised(raw, blocks.dtype, (13, 64))
             near(by_blocks(data)[0], as_quantised(data[-1:]), weights)
+
+
+def normed(x: Node, gain: Array, epsilon: float) -> Node:
+    return rms_norm(x, 1, constant(gain), epsilon)
+
+
+def normed_array(x: Array, gain: Array, epsilon: float) -> Array:
+    wide = x.astype(np.float64)
+    return np.asarray(wide / np.sqrt((wide**2).mean(-1, keepdims=True) + epsilon) * gain)
+
+
+#: Of a normed row that is quantised: a number at the edge between two may be either.
+EDGE = 1e-3
+
+
+def judge_normed(found: Array, x: Array, w: Array, is_block: bool) -> None:
+    """x is normed in float64; what is quantised may lie on an edge for the device."""
+    given = as_quantised(x.astype(np.float32)) if is_block else x
+    size = np.abs(given) @ np.abs(w.astype(np.float64)).T
+    bound = EDGE if is_block else BOUND
+    assert (np.abs(found - given @ w.T.astype(np.float64)) <= bound * size).all()
+
+
+@pytest.mark.parametrize("name", ["float32", "float16", "q4_0", "q8_0", "q4_k", "q2_k", "q6_k"])
+def test_rows_are_normed_by_the_product_that_reads_them(name: str) -> None:
+    webgpu()
+    depth, columns, dtype = 512, 70, BY_NAME[name]
+    gain = np.linspace(0.5, 2, depth, dtype=np.float32)
+    x = graph_input("x", 0, (Var("n", 1, 200), depth), F32)
+    if dtype.is_block:
+        raw = random_blocks(name, columns, depth)
+        made = matmul_blocks(normed(x, gain, 1e-5), weights_node(name, raw, depth))
+        weights = dequantised(raw, dtype, (columns, depth))
+    else:
+        weights = numbers(columns, depth, seed=1).astype(dtype.to_numpy())
+        made = product(normed(x, gain, 1e-5), buffer(weights))
+    with executable([made]) as program:
+        for rows in (1, 5, 40, 200):
+            table = loaded(program).bound_table({"n": rows})
+            assert table.n_dispatches == (1 if rows <= 8 else 2)
+            data = numbers(rows, depth, seed=rows) * np.float32(3)
+            [found], [again] = program(data), program(data)
+            np.testing.assert_array_equal(found, again)
+            judge_normed(found, normed_array(data, gain, 1e-5), weights, dtype.is_block)
+        program.run_checked(data)
+
+
+@pytest.mark.parametrize("is_normed", [False, True])
+@pytest.mark.parametrize("name", ["float16", "q4_1", "q5_0"])
+def test_two_products_of_the_same_rows_are_one_launch(name: str, is_normed: bool) -> None:
+    """As a gated layer has them: silu(x @ a) * (x @ b)."""
+    webgpu()
+    depth, columns, dtype = 96, 70, BY_NAME[name]
+    gain = np.linspace(0.5, 2, depth, dtype=np.float32)
+    given = graph_input("x", 0, (Var("n", 1, 200), depth), F32)
+    x = normed(given, gain, 1e-6) if is_normed else given
+    if dtype.is_block:
+        raw = [random_blocks(name, columns, depth, seed) for seed in (1, 2)]
+        sides = [matmul_blocks(x, weights_node(name, one, depth)) for one in raw]
+        weights = [dequantised(one, dtype, (columns, depth)) for one in raw]
+    else:
+        weights = [numbers(columns, depth, seed=k).astype(np.float16) for k in (1, 2)]
+        sides = [product(x, buffer(one)) for one in weights]
+    with executable([mul(silu(sides[0]), sides[1])]) as program:
+        table = loaded(program).bound_table({"n": 1})
+        assert table.n_dispatches == (1 if dtype.is_block or is_normed else 2)
+        for rows in (1, 5, 40, 200):
+            data = numbers(rows, depth, seed=rows)
+            rows_of = normed_array(data, gain, 1e-6) if is_normed else data.astype(np.float64)
+            if dtype.is_block:
+                rows_of = as_quantised(rows_of.astype(np.float32))
+            a, b = (rows_of @ one.astype(np.float64).T for one in weights)
+            wanted = a / (1 + np.exp(-a)) * b
+            bound = EDGE if is_normed and dtype.is_block else 1e-5
+            np.testing.assert_allclose(
+                program(data)[0], wanted, bound, bound * np.abs(wanted).max()
+            )
 
 
 def test_views_of_x_are_read_where_they_lie_or_written_first() -> None:
