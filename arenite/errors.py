@@ -1,12 +1,46 @@
 """Every error Arenite raises on purpose.
 
 One hierarchy rooted in `AreniteError`; each class also inherits the builtin a Python user would
-catch. A message says what was asked, what is wrong, where, and what to do.
+catch. A message says what was asked, what is wrong, where, and what to do. It is shown and never
+obeyed: what a terminal would act on in a name or a text of a file is spelled out.
 """
+
+#: Categories of characters that act on a terminal or on the order of text: controls, formats, lone
+#: surrogates, separators of lines and of paragraphs.
+_ACTING = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+#: Those of them that text needs: lines, tabs, and what joins letters or emoji or keeps them apart.
+_NEEDED = frozenset("\n\t\u200c\u200d")
+
+
+def escaped(text: str) -> str:
+    """Text as it is, but for characters that a terminal would act on: they are spelled out. Lines
+    stay lines; see `printable` for what must stay on one."""
+    if text.isprintable():
+        return text
+    return "".join(_spelled(c) if is_acting(c) else c for c in text)
+
+
+def printable(name: object) -> str:
+    """A name from a file on one line, with every control character spelled out."""
+    return "".join(c if c.isprintable() else _spelled(c) for c in str(name))
+
+
+def is_acting(character: str) -> bool:
+    """Whether a terminal would act on a character."""
+    from unicodedata import category
+
+    return category(character) in _ACTING and character not in _NEEDED
+
+
+def _spelled(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 class AreniteError(Exception):
     """Root of all errors raised by Arenite."""
+
+    def __str__(self) -> str:
+        return escaped(super().__str__())
 
 
 class InvalidArgument(AreniteError, ValueError):

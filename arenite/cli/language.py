@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from arenite.cli import models, output
 from arenite.cli.options import EmbeddingLoading, Loading, Planning
 from arenite.device.allocator import readable_nbytes
-from arenite.errors import AreniteError, InvalidArgument, NotSupported
-from arenite.memory.tables import printable
+from arenite.errors import AreniteError, InvalidArgument, NotSupported, printable
 from arenite.memory.values import RESIDENT_REGIONS
 
 if TYPE_CHECKING:

@@ -31,8 +31,7 @@ from rich.table import Table
 from rich.text import Text
 
 from arenite.cli.screen import Screen, guard_streams
-from arenite.errors import AreniteError, DoesNotFit, InvalidArgument
-from arenite.memory.tables import printable
+from arenite.errors import AreniteError, DoesNotFit, InvalidArgument, printable
 
 EXIT_DONE = 0
 EXIT_NO = 1

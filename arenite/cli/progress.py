@@ -6,7 +6,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task
 from rich.text import Text
 
 from arenite.cli import output
-from arenite.memory.tables import printable
+from arenite.errors import printable
 
 
 class StepColumn(ProgressColumn):

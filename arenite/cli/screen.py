@@ -10,7 +10,6 @@ one of the two. Standard output into a pipe is for programs, and stays as it is.
 from __future__ import annotations
 
 import sys
-import unicodedata
 from collections.abc import Iterable
 from typing import IO, Any, TextIO, cast
 
@@ -18,27 +17,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-#: Characters that act on a terminal or on the order of text: controls, formats, lone surrogates,
-#: separators of lines and of paragraphs.
-_ACTING = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
-#: Those of them that text needs: lines, tabs, and what joins letters or emoji or keeps them apart.
-_NEEDED = frozenset("\n\t\u200c\u200d")
-
-
-def escaped(text: str) -> str:
-    """Text as it is, but for characters that a terminal would act on: they are spelled out. Lines
-    stay lines; see `printable` for what must stay on one."""
-    if text.isprintable():
-        return text
-    return "".join(_spelled(c) if _is_acting(c) else c for c in text)
-
-
-def _is_acting(character: str) -> bool:
-    return unicodedata.category(character) in _ACTING and character not in _NEEDED
-
-
-def _spelled(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+from arenite.errors import escaped, is_acting
 
 
 class Screen(Console):
@@ -74,7 +53,7 @@ class Screen(Console):
 
 def _escaped_text(text: Text) -> Text:
     """Before lines are broken: what is spelled out takes more place."""
-    acting = [at for at, character in enumerate(text.plain) if _is_acting(character)]
+    acting = [at for at, character in enumerate(text.plain) if is_acting(character)]
     if not acting:
         return text
     copy = text.blank_copy()

@@ -14,8 +14,7 @@ from rich.cells import cell_len
 from arenite.cli import language, output, shapes
 from arenite.cli.completion import model_names
 from arenite.cli.options import MODEL_HELP, Planning, spread
-from arenite.errors import InvalidArgument
-from arenite.memory.tables import printable
+from arenite.errors import InvalidArgument, printable
 
 if TYPE_CHECKING:
     from arenite.ir import Graph

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from arenite.cli.inline import CODE, PLAIN, Run, runs
-from arenite.cli.screen import escaped
+from arenite.errors import escaped
 
 HEADING, FAINT = Style(bold=True, underline=True), Style(dim=True)
 

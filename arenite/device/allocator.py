@@ -23,7 +23,7 @@ from typing import Generic, NamedTuple, TypeVar
 from arenite import locks
 from arenite.device.raw import RawBuffer
 from arenite.dtype import DType
-from arenite.errors import InvalidArgument, InvalidView
+from arenite.errors import InvalidArgument, InvalidView, printable
 
 MIN_ALIGNMENT = 64
 MAX_AXES = 64  # as NumPy's arrays have them
@@ -135,7 +135,7 @@ class Allocator(ABC):
         return 0
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}: {self.stats!r}>"
+        return f"<{type(self).__name__} {printable(self.name)}: {self.stats!r}>"
 
 
 Raw = TypeVar("Raw", bound=RawBuffer)

@@ -34,6 +34,7 @@ from arenite.errors import (
     ReadOnly,
     SizeMismatch,
     TypeMismatch,
+    printable,
 )
 
 DTypeLike: TypeAlias = DType | str | np.dtype[Any] | type
@@ -407,7 +408,7 @@ class Buffer:
         )
         state = "" if self.is_allocated else ", not allocated"
         return (
-            f"<Buffer {self._id} on {self.device}: {self._dtype} {self._shape}{within}, "
+            f"<Buffer {self._id} on {printable(self.device)}: {self._dtype} {self._shape}{within}, "
             f"storage {self.storage_id}{state}>"
         )
 

@@ -37,6 +37,7 @@ from arenite.errors import InvalidArgument, TypeMismatch
 CPU_DEVICE = (1, 0)  # kDLCPU, the first of them
 VERSION = (1, 1)  # the first that has the float8 kinds
 FLAG_READ_ONLY = 1
+MAX_ADDRESS = 2**63  # as large as NumPy counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +223,11 @@ def _borrow(
     if not tensor.data and nbytes:
         raise InvalidArgument(f"the array of shape {shape} has no memory (its data is NULL)")
     address = (tensor.data or 0) + tensor.byte_offset
+    if address + nbytes > MAX_ADDRESS:
+        raise InvalidArgument(
+            f"the array of shape {shape} says it has {nbytes} bytes at address {address:#x}, which "
+            "no memory has"
+        )
     release = partial(_Deleter(managed.deleter), pointer) if managed.deleter else None
     _rename(capsule, used_name)  # from here on the deleter is ours to call
     return Borrowed(dtype, shape, address, nbytes, read_only, release)

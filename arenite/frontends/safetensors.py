@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, NoReturn, TypeGuard
 from arenite import dtype as dtypes
 from arenite.device import Buffer, DiskAllocator
 from arenite.device.allocator import readable_nbytes
-from arenite.errors import FileMissing, InvalidFile, NotSupported
+from arenite.errors import FileMissing, InvalidFile, NotSupported, printable
 from arenite.frontends.folder_files import is_inside, map_inside
 from arenite.frontends.json_text import Pairs, parsed_object
 from arenite.frontends.stored import StoredTensor, quoted
@@ -93,7 +93,7 @@ class SafetensorsFile:
     def __repr__(self) -> str:
         shards = f" in {len(self.files)} shards" if len(self.files) > 1 else ""
         return (
-            f"<SafetensorsFile {self.path}: {len(self.tensors)} tensors of "
+            f"<SafetensorsFile {printable(self.path)}: {len(self.tensors)} tensors of "
             f"{readable_nbytes(self.nbytes)}{shards}>"
         )
 

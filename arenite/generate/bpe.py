@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
+from arenite.errors import printable
 from arenite.frontends.gguf import Metadata
 from arenite.generate.merges import Merges, Pairs
 from arenite.generate.merging import WordCache, merge
@@ -107,8 +108,8 @@ def rule_of(metadata: Metadata) -> WordRule:
         return word_rule("gemma4", metadata.path)
     if key not in metadata:
         warnings.warn(
-            f"{metadata.path} does not say how its words are cut ({key}); the common way is taken, "
-            "and answers may suffer: convert the model again with a newer converter",
+            f"{printable(metadata.path)} does not say how its words are cut ({key}); the common "
+            "way is taken, and answers may suffer: convert the model again with a newer converter",
             stacklevel=4,
         )
     return word_rule(metadata.text(key, "default"), metadata.path)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from arenite import locks
 from arenite.device.cpu import give_back_heap
 from arenite.dtype import BY_NAME, DType
-from arenite.errors import InvalidArgument, NotCompiled, NotSupported
+from arenite.errors import InvalidArgument, NotCompiled, NotSupported, printable
 from arenite.frontends.language import LanguageFile
 from arenite.generate.bounds import whole
 from arenite.generate.budget import DEFAULT_BLOCK, check_fits, chosen_context
@@ -382,7 +382,8 @@ class LanguageModel(Closing):
         vars(self).pop("tokenizer", None)  # the process that runs it ends with it
 
     def __repr__(self) -> str:
-        return f"<LanguageModel {self.name}: {self.file.path}, context {self.context}>"
+        name = printable(f"{self.name}: {self.file.path}")
+        return f"<LanguageModel {name}, context {self.context}>"
 
 
 def chat_tokens(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.errors import BoundsError, InvalidArgument
+from arenite.errors import BoundsError, InvalidArgument, printable
 from arenite.generate.bounds import whole
 
 if TYPE_CHECKING:
@@ -136,4 +136,6 @@ class Session:
         self.rewind(0)
 
     def __repr__(self) -> str:
-        return f"<Session of {self._model.name}: {self.position} of {self.context} tokens>"
+        return (
+            f"<Session of {printable(self._model.name)}: {self.position} of {self.context} tokens>"
+        )

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from arenite.device.cpu import give_back_heap
-from arenite.errors import AreniteError, InvalidArgument, InvalidFile, OutOfMemory
+from arenite.errors import AreniteError, InvalidArgument, InvalidFile, OutOfMemory, printable
 from arenite.generate.controls import control_pieces
 from arenite.generate.stream import whole_characters
 
@@ -167,7 +167,7 @@ class ChatTemplate:
         raise InvalidFile(f"{self.path}: the chat template {what}")
 
     def __repr__(self) -> str:
-        return f"<ChatTemplate of {self.path}: {len(self.source)} characters>"
+        return f"<ChatTemplate of {printable(self.path)}: {len(self.source)} characters>"
 
 
 def _variables(messages: Sequence[Message], variables: Mapping[str, Any] | None) -> dict[str, Any]:

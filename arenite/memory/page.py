@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from arenite.device.allocator import readable_nbytes
+from arenite.errors import printable
 from arenite.memory.groups import few_runs, kind_of, kinds_of, runs_of
 from arenite.memory.svg import MAX_RUNS, REGION_MEANINGS
-from arenite.memory.tables import printable
 from arenite.memory.values import ARENA_REGIONS, RESIDENT_REGIONS, Lifetime, ValueId
 from arenite.show import document, read_part
 

@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from arenite.device.allocator import readable_nbytes
+from arenite.errors import printable
 from arenite.memory.html import html_table
 from arenite.memory.plan import HOST
 from arenite.memory.values import ARENA_REGIONS
@@ -20,11 +21,6 @@ NOTEBOOK_BOXES = 2000
 SHOWN_NAMES = 3
 #: Columns of both tables that are numbers.
 _NUMBERS = {2, 3, 4}
-
-
-def printable(name: object) -> str:
-    """A name from a file, with control characters shown and not sent to the terminal."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(name))
 
 
 def few(names: Sequence[str]) -> str:

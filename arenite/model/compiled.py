@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite import locks
-from arenite.errors import AreniteError, DoesNotFit, RunFailed
+from arenite.errors import AreniteError, DoesNotFit, RunFailed, printable
 from arenite.frontends.onnx.inputs import StructureNeeded
 from arenite.model.arguments import Call, Known, Signature, Structure, array_of
 from arenite.model.file_record import FileRecord
@@ -497,4 +497,4 @@ class CompiledModel(Closing):
         self._cache.close()
 
     def __repr__(self) -> str:
-        return f"<CompiledModel {self._file.path}: {len(self.variants)} programs>"
+        return f"<CompiledModel {printable(self._file.path)}: {len(self.variants)} programs>"

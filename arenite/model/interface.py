@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from arenite.dtype import DType
-from arenite.errors import InvalidArgument
+from arenite.errors import InvalidArgument, printable
 from arenite.frontends.onnx.types import OptionalType, SequenceType, TensorType, ValueType
 from arenite.frontends.stored import quoted
 from arenite.model.sizes import SizeNames
@@ -65,8 +65,6 @@ class Interface(Sequence[ValueInfo]):
 
     def rows(self) -> list[list[str]]:
         """For a table: name, type and shape of each."""
-        from arenite.memory.tables import printable
-
         rows = [["name", "type", "shape"]]
         for one in self:
             kind, shape = _columns(one.type)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arenite.errors import AreniteError, InvalidArgument
+from arenite.errors import AreniteError, InvalidArgument, printable
 from arenite.frontends.onnx.file import OnnxFile
 from arenite.frontends.onnx.inputs import StructureNeeded
 from arenite.model.arguments import Known, Signature, Structure, array_of
@@ -194,10 +194,11 @@ class Model:
     # What it shows.
 
     def __repr__(self) -> str:
-        return f"<Model {self.path}: {len(self.inputs)} inputs, {len(self.outputs)} outputs>"
+        sizes = f"{len(self.inputs)} inputs, {len(self.outputs)} outputs"
+        return f"<Model {printable(self.path)}: {sizes}>"
 
     def __str__(self) -> str:
-        return f"{self.path}\n\ninputs\n{self.inputs}\n\noutputs\n{self.outputs}"
+        return f"{printable(self.path)}\n\ninputs\n{self.inputs}\n\noutputs\n{self.outputs}"
 
     def _repr_html_(self) -> str:
         from html import escape

@@ -26,8 +26,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from arenite.errors import printable
 from arenite.ir.node import Node, Origin, Origins
-from arenite.memory.tables import printable
 from arenite.tensor.base import ARRAY_NAMES, Base
 
 #: Values that are looked at for one function, and of each container, object or module.

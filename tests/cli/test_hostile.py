@@ -25,7 +25,7 @@ from rich.console import Console
 
 import arenite
 from arenite.cli import main, output
-from arenite.cli.screen import escaped
+from arenite.errors import escaped
 from arenite.fetch.store import RECORD, folder_name
 from arenite.memory import csv_problems
 from tests.cli.fake_model import FakeModel

@@ -110,7 +110,7 @@ class Producer:
             lanes=changes.pop("lanes", 1),
             shape=ctypes.addressof(self.shape),
             strides=ctypes.addressof(self.strides) if self.strides else None,
-            byte_offset=4,
+            byte_offset=changes.pop("byte_offset", 4),
         )
         has_deleter = changes.pop("has_deleter", True)
         self.deleter = DELETER(self.delete) if has_deleter else DELETER()
@@ -349,6 +349,8 @@ def test_the_read_only_flag_is_heeded() -> None:
         (lambda: Producer(ndim=65), "65 axes"),
         (lambda: Producer(ndim=-1), "-1 axes"),
         (lambda: Producer(data=None), "NULL"),
+        (lambda: Producer(shape=(2**40, 2**40), strides=None), "no memory has"),
+        (lambda: Producer(byte_offset=2**63), "no memory has"),
     ],
 )
 def test_what_cannot_be_taken_is_not_deleted(make: Callable[[], Producer], complaint: str) -> None:

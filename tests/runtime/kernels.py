@@ -36,6 +36,11 @@ def of_each_thread(word: int) -> list[int]:
     ]
 
 
+def n_away() -> int:
+    """Workers that rest, or are to try their CPU."""
+    return ctypes.c_uint32.from_address(native.team().address + layout.Team.N_AWAY).value
+
+
 def n_polls(model: BoundTable) -> int:
     """How often runs of a table took the GIL to look for signals."""
     return ctypes.c_int64.from_address(model.address + layout.Run.N_POLLS).value

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -279,7 +280,7 @@ def test_a_run_may_use_fewer_threads_than_the_team_has(kernels: dict[str, int]) 
     assert (x == 201 * 50).all()
 
 
-def test_a_team_sleeps_and_is_woken(kernels: dict[str, int]) -> None:
+def test_a_team_sleeps_and_is_woken(kernels: dict[str, int], all_back: Callable[[], None]) -> None:
     arrived = np.zeros(8, np.int64)
     build = TableBuilder()
     with build.block(parallel=True):
@@ -287,6 +288,7 @@ def test_a_team_sleeps_and_is_woken(kernels: dict[str, int]) -> None:
     model = BoundTable(*build.finish())
     for pause in (0, 0.01, 0.01):
         time.sleep(pause)
+        all_back()
         arrived[0] = 0
         assert model.run(threads=2) == END, "both tiles must be run at once for this to end"
         assert arrived[0] == 2

@@ -11,8 +11,8 @@ import numpy as np
 import arenite
 from arenite import memory
 from arenite.device.allocator import readable_nbytes
+from arenite.errors import printable
 from arenite.memory import Lifetime, MemoryPlan, Slot, Tick, Value
-from arenite.memory.tables import printable
 from tests.show.browser import failures, needs_chromium
 from tests.show.test_page import NAMES
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from arenite.device import DiskAllocator
 from arenite.device.allocator import readable_nbytes
-from arenite.errors import FileMissing, InvalidFile
+from arenite.errors import FileMissing, InvalidFile, printable
 from arenite.frontends.folder_files import map_inside
 from arenite.frontends.gguf.metadata import Metadata
 from arenite.frontends.gguf.reader import Part, read_part
@@ -68,8 +68,8 @@ class GgufFile(NamedTuple):
     def __repr__(self) -> str:
         shards = f" in {len(self.parts)} shards" if len(self.parts) > 1 else ""
         return (
-            f"<GgufFile {self.path}: {len(self.tensors)} tensors of {readable_nbytes(self.nbytes)}"
-            f"{shards}, {len(self.metadata)} keys>"
+            f"<GgufFile {printable(self.path)}: {len(self.tensors)} tensors of "
+            f"{readable_nbytes(self.nbytes)}{shards}, {len(self.metadata)} keys>"
         )
 
 

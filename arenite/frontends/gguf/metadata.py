@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.errors import InvalidFile
+from arenite.errors import InvalidFile, printable
 from arenite.frontends.gguf.cursor import ByteOrder, Cursor
 from arenite.frontends.stored import quoted
 
@@ -219,7 +219,7 @@ class Metadata:
         return len(self._values)
 
     def __repr__(self) -> str:
-        return f"<Metadata of {self.path}: {len(self)} keys>"
+        return f"<Metadata of {printable(self.path)}: {len(self)} keys>"
 
     def _value(self, key: str, default: Value | None) -> Value:
         return self[key] if default is None or key in self else default

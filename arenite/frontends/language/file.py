@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from arenite.errors import NotSupported
+from arenite.errors import NotSupported, printable
 from arenite.frontends.language.description import Description
 from arenite.frontends.language.recipe import Recipe
 from arenite.frontends.stored import StoredTensor, quoted
@@ -111,6 +111,6 @@ class LanguageFile(NamedTuple):
     def __repr__(self) -> str:
         d = self.description
         return (
-            f"<LanguageFile {self.path}: {d.architecture}, {d.n_layers} layers of {d.width}, "
-            f"{d.n_tokens} tokens>"
+            f"<LanguageFile {printable(self.path)}: {d.architecture}, {d.n_layers} layers of "
+            f"{d.width}, {d.n_tokens} tokens>"
         )

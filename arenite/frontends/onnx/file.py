@@ -10,7 +10,7 @@ import numpy as np
 
 from arenite.device.buffer import Buffer
 from arenite.device.disk import DiskAllocator
-from arenite.errors import InvalidFile
+from arenite.errors import InvalidFile, printable
 from arenite.frontends.onnx.tensor_files import TensorFiles
 from arenite.frontends.onnx.wire import scan
 
@@ -89,4 +89,4 @@ class OnnxFile:
         return self._parsed[1].value(proto)
 
     def __repr__(self) -> str:
-        return f"<OnnxFile {self.path}>"
+        return f"<OnnxFile {printable(self.path)}>"

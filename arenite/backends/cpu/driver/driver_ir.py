@@ -47,6 +47,8 @@ def runtime_module(target: Target) -> str:
     wait_ir.system_calls(module, target)
     stamp(module)
     wait_ir.watch(module)
+    wait_ir.try_cpu(module)
+    wait_ir.look_around(module)
     wait_ir.wakes(module)
     team_ir.follow(module)
     _raise(module)

@@ -59,6 +59,7 @@ class Worker:
     N_RESTS = 48  # how often it has
     CPU = 56  # that it is pinned to; the caller's when that was last looked at
     ASLEEP = 64  # u32, futex: AWAKE, AT_GATE, IN_RUN or RESTING
+    AWAY = 68  # u32, 1: it rests, or has rested and is to try its CPU before it works again
     CPU_CLOCK = 72  # the system's name for the clock of its processor time
     CPU_NS = 80  # what that said when the caller began to watch
     FREE_SINCE = 88  # by the driver's clock: when it last rested, or held others up before this
@@ -94,6 +95,9 @@ class Team:
     PLACE_AT = 480  # by the driver's clock: when the caller's CPU is looked at next
     PLACE_CLOCKS = 488  # between two looks
     N_THREADS = 496  # that there are, the caller included
+    TRY_CLOCKS = 504  # how long a CPU is tried
+    N_AWAY = 324  # u32, workers that rest, or try their CPU
+    ALONE = 328  # the caller's: 1 where all it could work with are away
     CPU_SET = 512  # zeros, but for a moment
     WORKERS = 640
 

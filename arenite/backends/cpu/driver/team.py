@@ -7,7 +7,8 @@ exchange places), spinning briefly and then asleep. Their code and their control
 unmapped. A forked process has no workers: it starts a new team.
 
 Another program may have a worker's CPU. What such a worker has begun holds up all others, so it
-rests for some time, in which they work without it.
+rests for some time, in which they work without it. Afterwards it tries its CPU before it takes
+anything on, so that nobody waits for it again where that is still another program's.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ MAX_THREADS = 1024
 #: long between two looks.
 FIRST_LOOK_SECONDS = 100e-6
 NEXT_LOOK_SECONDS = 1e-3
+#: How long a worker that has rested spins to see whether its CPU is still another program's: longer
+#: than a scheduler leaves a CPU to one of two that want it.
+TRY_SECONDS = 12e-3
 #: Between two looks at which CPU the caller is on.
 PLACE_SECONDS = 10e-3
 
@@ -62,6 +66,7 @@ class Team:
         self._set(Layout.FIRST_LOOK + 8, int(FIRST_LOOK_SECONDS * 1e9))
         self._set(Layout.NEXT_LOOK + 8, int(NEXT_LOOK_SECONDS * 1e9))
         self._set(Layout.PLACE_CLOCKS, int(PLACE_SECONDS * code.clocks_per_second))
+        self._set(Layout.TRY_CLOCKS, int(TRY_SECONDS * code.clocks_per_second))
         self._set(Layout.N_THREADS, 1)
         self._set_of(0, Worker.TEAM, self.address)
 

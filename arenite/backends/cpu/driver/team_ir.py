@@ -4,7 +4,8 @@ In: the module under construction. Out: functions in it. One sync word a launch 
 claim counter, completion flag and iteration number in one, so a worker that comes late or sleeps
 through a block does no harm and is never waited for, not at the end of a run either: it may read
 the run's memory for a while, and finds nothing to do. Only a run that failed waits for all. Where
-there are more tiles than it can count, several are claimed together.
+there are more tiles than it can count, several are claimed together; while all workers but the
+caller are away, it claims all that are left.
 
 Half of the workers claim from the first tile on, the other half from the last: of launches that are
 cut alike, and of one that runs again, a worker gets much the same tiles, whose bytes its cache has.
@@ -24,7 +25,14 @@ from arenite.backends.cpu.driver.entry_ir import (
 )
 from arenite.backends.cpu.driver.ir_text import Function, Module, Value, Variable
 from arenite.backends.cpu.driver.layout import MAX_CLAIMS, Imports, Run, Sync, Team, Worker
-from arenite.backends.cpu.driver.wait_ir import Wait, epochs_ahead, look_again, rest, wait_in_run
+from arenite.backends.cpu.driver.wait_ir import (
+    Wait,
+    come_back,
+    epochs_ahead,
+    look_again,
+    rest,
+    wait_in_run,
+)
 from arenite.program.table import Flag
 
 #: A block whose estimate is below this does not wake workers that sleep; waking takes as long.
@@ -121,6 +129,12 @@ def _shared(module: Module, profiled: bool) -> None:
     # Worker 0 goes upwards: where it is left alone, memory is read in the order it lies in.
     from_below = f.sub(1, f.and_(f.load("i64", worker_, Worker.INDEX), 1))
     one_below = f.shl(from_below, Sync.BELOW_SHIFT)
+    # A profile shows the tiles.
+    takes_all = Value("i1", "false")
+    if not profiled:
+        is_caller = f.eq(f.load("i64", worker_, Worker.INDEX), 0)
+        takes_all = f.and_(is_caller, f.ne(f.load("i64", team, Team.ALONE, order="monotonic"), 0))
+    n_claims = f.variable("i64", 1)
     with f.loop():
         seen = word.get()
         ahead = epochs_ahead(f, seen, f["epoch"])
@@ -133,8 +147,9 @@ def _shared(module: Module, profiled: bool) -> None:
             n, together = _tiles_of(f, run, entry)
             n = f.sdiv(f.add(n, f.sub(together, 1)), together)
             is_empty = f.le(n, 0)
-            counts = f.or_(f.shl(f.sub(n, 1), Sync.UNCLAIMED_SHIFT), n)
-            begun = f.or_(epoch_bits, f.or_(one_below, counts))
+            n_claims.set(f.select(takes_all, n, 1))
+            counts = f.or_(f.shl(f.sub(n, n_claims.get()), Sync.UNCLAIMED_SHIFT), n)
+            begun = f.or_(epoch_bits, f.or_(f.mul(one_below, n_claims.get()), counts))
             fresh = f.select(is_empty, epoch_bits, begun)
             found, claimed = f.compare_exchange(sync, 0, seen, fresh)
             with f.if_(f.eq(claimed, 0)):
@@ -149,7 +164,9 @@ def _shared(module: Module, profiled: bool) -> None:
             below = f.and_(f.lshr(seen, Sync.BELOW_SHIFT), MAX_CLAIMS)
             with f.if_(f.eq(unclaimed, 0)):
                 f.ret()
-            fewer = f.add(f.sub(seen, 1 << Sync.UNCLAIMED_SHIFT), one_below)
+            n_claims.set(f.select(takes_all, unclaimed, 1))
+            fewer = f.sub(seen, f.shl(n_claims.get(), Sync.UNCLAIMED_SHIFT))
+            fewer = f.add(fewer, f.mul(one_below, n_claims.get()))
             found, claimed = f.compare_exchange(sync, 0, seen, fewer)
             with f.if_(f.eq(claimed, 0)):
                 word.set(found)
@@ -158,19 +175,19 @@ def _shared(module: Module, profiled: bool) -> None:
             claim.set(f.select(f.ne(from_below, 0), below, last_one))
         n, together = _tiles_of(f, run, entry)
         first = f.mul(claim.get(), together)
-        last = f.add(first, together)
+        last = f.add(first, f.mul(n_claims.get(), together))
         last = f.select(f.lt(last, n), last, n)
         call_kernel(f, run, entry, f["tick"], (first, last), worker_, profiled)
         _note_error(f, run, worker_, f["tick"])
         done = f.add(f.load("i64", worker_, Worker.N_TILES), f.sub(last, first))
         f.store(done, worker_, Worker.N_TILES)
-        before = f.exchange("sub", sync, 0, i64(1))
-        with f.if_(f.eq(f.and_(before, MAX_CLAIMS), 1)):
+        before = f.exchange("sub", sync, 0, n_claims.get())
+        with f.if_(f.eq(f.and_(before, MAX_CLAIMS), n_claims.get())):
             _complete(f, team, n_threads)
             f.ret()
         with f.if_(_is_to_rest(f, worker_)):
             f.ret()
-        word.set(f.sub(before, 1))
+        word.set(f.sub(before, n_claims.get()))
         with f.if_(f.eq(f.load("i64", worker_, Worker.INDEX), 0)):
             f.call("void", "poll", run)
         with f.if_(f.ne(f.load("i64", run, Run.ERROR, order="monotonic"), 0)):
@@ -220,6 +237,9 @@ def parallel_block(
     cost = entry_field(f, entry, "cost_ns")
     with f.if_(f.eq(f.below(f.sub(cost, 1), WAKE_FROM_NS), 0)):  # 0 says nothing: wake
         f.call("void", "wake", team, n_threads, i32(Worker.AT_GATE))
+    alone = f.call("i64", "look_around", team, n_threads)
+    with f.if_(f.ne(f.load("i64", team, Team.ALONE, order="monotonic"), alone)):
+        f.store(alone, team, Team.ALONE, order="monotonic")
     f.call("void", suffixed("work", profiled), run, tick, epoch, record)
     wanted = entry_field(f, entry, "tiles")
     wait = Wait(f)
@@ -335,6 +355,7 @@ def worker(module: Module) -> None:
 
     with f.loop():
         with f.if_(f.ne(f.load("i64", team, Team.STOP, order="acquire"), 0)):
+            come_back(f, team, record)
             f.ret(Value("ptr", "null"))
         with f.if_(_is_to_rest(f, record)):
             rest(f, team, record)
@@ -344,6 +365,9 @@ def worker(module: Module) -> None:
         gate = f.load("i64", team, Team.GATE, order="acquire")
         is_new = f.ne(f.load("i64", team, Team.SEQ, order="acquire"), seen.get())
         with f.if_(f.and_(is_invited(gate), is_new)):
+            with f.if_(f.ne(f.load("i32", record, Worker.AWAY), 0)):
+                f.call("void", "try_cpu", team, record)
+                f.continue_()
             _, joined = f.compare_exchange(team, Team.GATE, gate, f.add(gate, 1))
             with f.if_(joined):
                 _inside(f, team, record, f.lshr(gate, Team.OPENED_SHIFT), seen, since)

@@ -8,7 +8,10 @@ costs no system call. A sleeper at the gate is not woken by what happens inside 
 The caller, once it has slept, watches the processor time of the others. Who is awake and yet does
 not run, since its CPU is another program's for the moment, holds the others up. If that comes so
 often that they would be better off without it, it is asked to rest: when it has done what it had
-begun, it stays away for many times as long as it was waited for.
+begun, it stays away for many times as long as it was waited for. When there is work again it first
+spins for a while with nothing to do: where its CPU is still taken, time is missing between two
+looks at the clock, and it rests on, twice as long. So the others pay once for what another program
+takes, and not for every attempt; the caller, while it is alone, claims whole launches at once.
 """
 
 from __future__ import annotations
@@ -96,6 +99,9 @@ def rest(f: Function, team: Value, record: Value) -> None:
     """Stay away for as long as was asked for, unless the team ends."""
     imports, timeout = f.load("ptr", team, Team.IMPORTS), f.at(record, Worker.TIMEOUT)
     f.store(f.load("i64", record, Worker.REST_NS, order="monotonic"), timeout, 8)
+    with f.if_(f.eq(f.load("i32", record, Worker.AWAY, order="monotonic"), 0)):
+        f.store(i32(1), record, Worker.AWAY, order="monotonic")
+        f.exchange("add", team, Team.N_AWAY, i32(1))
     f.store(i32(Worker.RESTING), record, Worker.ASLEEP, order="seq_cst")
     f.exchange("add", team, Team.SLEEPERS, i32(1))
     with f.if_(f.eq(f.load("i64", team, Team.STOP, order="seq_cst"), 0)):
@@ -106,6 +112,51 @@ def rest(f: Function, team: Value, record: Value) -> None:
     f.store(i64(0), record, Worker.REST_NS, order="monotonic")
     f.store(f.add(f.load("i64", record, Worker.N_RESTS), 1), record, Worker.N_RESTS)
     f.store(f.call("i64", "clock"), record, Worker.FREE_SINCE, order="monotonic")
+
+
+def try_cpu(module: Module) -> None:
+    """A worker that has rested spins for a while, and is to rest on if its CPU went to others for
+    more than an eighth of that."""
+    f = module.function("try_cpu", "void", team="ptr", record="ptr")
+    team, record = f["team"], f["record"]
+    clocks = f.load("i64", team, Team.TRY_CLOCKS)
+    began = f.call("i64", "clock")
+    before, lost = f.variable("i64", began), f.variable("i64", 0)
+    with f.loop():
+        f.call("void", "pause")
+        now = f.call("i64", "clock")
+        gap = f.sub(now, before.get())
+        before.set(now)
+        with f.if_(f.lt(f.load("i64", team, Team.SPIN_CLOCKS), gap)):
+            lost.set(f.add(lost.get(), gap))
+        with f.if_(f.lt(clocks, f.shl(lost.get(), 3))):
+            twice = f.shl(f.load("i64", record, Worker.TIMEOUT + 8), 1)
+            twice = f.select(f.lt(twice, MAX_REST_NS), twice, MAX_REST_NS)
+            f.store(twice, record, Worker.REST_NS, order="monotonic")
+            f.ret()
+        stops = f.ne(f.load("i64", team, Team.STOP, order="monotonic"), 0)
+        with f.if_(f.or_(stops, f.lt(clocks, f.sub(now, began)))):
+            come_back(f, team, record)
+            f.ret()
+
+
+def come_back(f: Function, team: Value, record: Value) -> None:
+    """A worker is away no more, if it was."""
+    with f.if_(f.ne(f.load("i32", record, Worker.AWAY, order="monotonic"), 0)):
+        f.store(i32(0), record, Worker.AWAY, order="monotonic")
+        f.exchange("sub", team, Team.N_AWAY, i32(1))
+
+
+def look_around(module: Module) -> None:
+    """Worker 0: whether all of the first `n` workers but itself are away."""
+    f = module.function("look_around", "i64", team="ptr", n="i64")
+    with f.if_(f.eq(f.load("i32", f["team"], Team.N_AWAY, order="monotonic"), 0)):
+        f.ret(0)
+    with f.count(1, f["n"]) as index:
+        record = f.at(f["team"], f.add(f.mul(index, Worker.NBYTES), Team.WORKERS))
+        with f.if_(f.eq(f.load("i32", record, Worker.AWAY, order="monotonic"), 0)):
+            f.ret(0)
+    f.ret(1)
 
 
 def wakes(module: Module) -> None:
