@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from arenite.codegen.kernels import blocks, concat, narrow, sort, special
+from arenite.codegen.kernels import blocks, concat, narrow, sort, special, suppression
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.errors import NotCompiled
@@ -20,6 +20,7 @@ BUILDERS: dict[str, Callable[[Kernel], Built | None]] = {
     **narrow.BUILDERS,
     **sort.BUILDERS,
     **special.BUILDERS,
+    **suppression.BUILDERS,
 }
 
 
