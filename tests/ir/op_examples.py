@@ -160,6 +160,7 @@ NEUTRAL_EXAMPLES: dict[str, Callable[[], Node]] = {
         op: lambda op=op: make(op, x(3, 4), axis=0, descending=True)  # type: ignore[misc]
         for op in ("sort", "argsort")
     },
+    "select": lambda: make("select", x(3, 4), count=2, descending=True),
     "suppress": lambda: make(
         "suppress",
         x(2, 4, 5),
