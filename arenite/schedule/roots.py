@@ -104,9 +104,8 @@ def choose_roots(graph: Graph, needed: Collection[Node] = ()) -> dict[Node, str]
             inlined[kept] = _Inlined(kept)
         inlined[node] = made
         is_turned = node.op == "reshape" and not inlined[node.inputs[0]].is_flat
-        # The loops of an output that nobody reads may be cut where it is divided.
-        is_cut = node in outputs and not users[node]
-        if is_turned and not _stays_affine(node, is_cut):
+        # The loops of what is written may be cut where it is divided.
+        if is_turned and not _stays_affine(node, is_cut=node in roots):
             source = node.inputs[0]
             if source not in roots:
                 roots[source] = "its reshape is not affine, so it is read from memory in order"
@@ -237,7 +236,7 @@ def _is_dealt_out(node: Node, users: tuple[Node, ...]) -> bool:
     return known_le(shown, product(node.shape))
 
 
-def _stays_affine(node: Node, is_cut: bool) -> bool:
+def _stays_affine(node: Node, *, is_cut: bool) -> bool:
     """Whether a reshape maps indices without dividing them, or where its axes may be cut, only by
     the length of the parts that one would be cut into."""
     variables = space_vars(node.shape)
