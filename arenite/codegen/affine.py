@@ -15,6 +15,9 @@ from arenite.codegen import loop_ir as ir
 #: A term of the rest: an expression the variable does not occur in, times a constant.
 Term = tuple[ir.Expr, int]
 
+#: How often an element may come, side by side, in a vector that is loaded once.
+REPEATS = (2, 4, 8)
+
 _MAX_COEFFICIENT = 2**31
 
 
@@ -49,6 +52,7 @@ class Surroundings:
     variable: str
     is_varying: Callable[[ir.Expr], bool]
     definition: Callable[[str], ir.Expr | None]  # of a name that is a Let
+    times: int = 1  # the variable is looked for divided by this
 
 
 def split(expr: ir.Expr, around: Surroundings) -> Affine | None:
@@ -64,9 +68,12 @@ def split(expr: ir.Expr, around: Surroundings) -> Affine | None:
     match expr:
         case ir.Name(name):
             if name == around.variable:
-                return Affine(1, (), (), 0)
+                return Affine(1, (), (), 0) if around.times == 1 else None
             definition = around.definition(name)
             return None if definition is None else split(definition, around)
+        case ir.Binary("floordiv", ir.Name(name), ir.Const(value)):
+            is_variable = name == around.variable and value == around.times
+            return Affine(1, (), (), 0) if is_variable else None
         case ir.Unary("neg", x):
             inner = split(x, around)
             return None if inner is None else inner.scaled(-1)

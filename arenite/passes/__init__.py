@@ -11,7 +11,6 @@ from arenite.passes.norms import fold_norms
 from arenite.passes.planes import planes
 from arenite.passes.quantised import quantised
 from arenite.passes.rewrite import Pass, Record, apply, run
-from arenite.passes.selection import selection
 from arenite.passes.transposed import transposed
 
 #: For all back ends, in this order; each sees what the one before left.
@@ -20,7 +19,6 @@ NEUTRAL = (
     Pass("narrow", before=narrow),
     Pass("quantised", quantised),
     Pass("transposed", transposed),
-    Pass("selection", selection),
     Pass("expand", expand),
     Pass("norms", before=fold_norms),
 )

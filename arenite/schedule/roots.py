@@ -12,7 +12,14 @@ from typing import NamedTuple
 from arenite.ir.dim import Dim, known_le, product
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from arenite.ir.ops.access import is_affine, is_elementwise, is_view, reshaped_index, space_vars
+from arenite.ir.ops.access import (
+    divisors,
+    is_affine,
+    is_elementwise,
+    is_view,
+    reshaped_index,
+    space_vars,
+)
 from arenite.ir.ops.define import OPS
 
 #: Operations in one kernel at the most, so that no file drives the size of generated code.
@@ -96,7 +103,9 @@ def choose_roots(graph: Graph, needed: Collection[Node] = ()) -> dict[Node, str]
             made = made.seen_from(made if kept is node else inlined[kept], kept, node)
             inlined[kept] = _Inlined(kept)
         inlined[node] = made
-        if node.op == "reshape" and not inlined[node.inputs[0]].is_flat and not _stays_affine(node):
+        is_turned = node.op == "reshape" and not inlined[node.inputs[0]].is_flat
+        # The loops of what is written may be cut where it is divided.
+        if is_turned and not _stays_affine(node, is_cut=node in roots):
             source = node.inputs[0]
             if source not in roots:
                 roots[source] = "its reshape is not affine, so it is read from memory in order"
@@ -208,6 +217,8 @@ def _too_dear(node: Node, made: _Inlined, users: tuple[Node, ...]) -> str | None
     for user in users:
         if user.op == "expand" and ops > CHEAP_OPS:
             return "spread over more elements than it has, and not cheap to compute anew"
+        if user.op == node.op == "concat":
+            return "a concat of it would choose between its parts for every element"
         op = OPS[user.op]
         if (op.rereads or op.is_contraction) and ops > 0:
             return f"each element is read many times by {user.op}"
@@ -225,8 +236,16 @@ def _is_dealt_out(node: Node, users: tuple[Node, ...]) -> bool:
     return known_le(shown, product(node.shape))
 
 
-def _stays_affine(node: Node) -> bool:
-    """Whether a reshape maps indices without dividing them."""
+def _stays_affine(node: Node, *, is_cut: bool) -> bool:
+    """Whether a reshape maps indices without dividing them, or where its axes may be cut, only by
+    the length of the parts that one would be cut into."""
     variables = space_vars(node.shape)
     inner = reshaped_index(variables, node.shape, node.inputs[0].shape)
-    return all(is_affine(position, variables) for position in inner)
+    if not is_cut:
+        return all(is_affine(position, variables) for position in inner)
+    for var in variables:
+        found = [divisors(position, var) for position in inner]
+        lengths = {length for one in found if one is not None for length in one}
+        if None in found or len(lengths) > 1:
+            return False
+    return True

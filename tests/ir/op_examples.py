@@ -160,6 +160,15 @@ NEUTRAL_EXAMPLES: dict[str, Callable[[], Node]] = {
         op: lambda op=op: make(op, x(3, 4), axis=0, descending=True)  # type: ignore[misc]
         for op in ("sort", "argsort")
     },
+    "select": lambda: make("select", x(3, 4), count=2, descending=True),
+    "suppress": lambda: make(
+        "suppress",
+        x(2, 4, 5),
+        x(2, 3, 5, index=1),
+        x(2, 3, 5, dtype=BOOL, index=2),
+        x(index=3),
+        count=2,
+    ),
     "gather": lambda: make("gather", x(3, 4), constant(np.array([[2, 0]])), axis=1),
     "gather_elements": lambda: make(
         "gather_elements", x(3, 2), constant(np.array([[2, 0]])), axis=0

@@ -58,15 +58,31 @@ def test_any_line(data: st.DataObject) -> None:
         ((3, 4001), 5, 1, "float32", True),
         ((900, 2), 7, 0, "float32", True),
         ((1, 1000), 3, 1, "int32", False),
+        ((3, 4001), 9, 1, "float32", False),
+        ((70, 64), 16, 1, "float16", True),
+        ((2, 2, 65), 16, 2, "int16", False),
+        ((5, 300), 40, 1, "uint8", True),
+        ((4, 300), 75, 1, "float32", False),
     ],
 )
 def test_compiled(
     shape: tuple[int, ...], count: int, axis: int, dtype: str, descending: bool
 ) -> None:
     node = first_of(shape, dtype, count, axis, descending)
-    x = np.random.default_rng(1).integers(-99, 99, shape).astype(dtype)
+    rng = np.random.default_rng(1)
+    x = rng.integers(-99, 99, shape).astype(dtype)
+    if "float" in dtype:
+        for number in (np.nan, -np.inf, np.inf, -0.0):
+            x[rng.random(shape) < 0.3] = number
     [result] = compile_graph(Graph.of([node]))(x)
     np.testing.assert_array_equal(result, expected(x, count, axis, descending))
+
+
+def test_few_are_picked_without_a_sort() -> None:
+    for count, is_picked in ((100, True), (101, False)):
+        program = compile_graph(Graph.of([first_of((3, 400), "float32", count, 1, True)]))
+        names = [one.entry_point.split("_")[0] for one in program.kernels]
+        assert ("select" in names, "argsort" in names) == (is_picked, not is_picked)
 
 
 def test_an_open_batch() -> None:

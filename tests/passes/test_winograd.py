@@ -56,6 +56,12 @@ TAKEN: dict[str, Callable[[], Tensor]] = {
     "images counted later": lambda: given(Var("n", 1, 8), 32, 20, 20).conv(
         whole(32, 32, 3, 3), padding=1
     ),
+    "lines counted later": lambda: given(1, 64, Var("h", 8, 64), 28).conv(
+        whole(64, 64, 3, 3), padding=1
+    ),
+    "sizes known later": lambda: given(1, 64, Var("h", 1, 640), Var("w", 1, 640)).conv(
+        whole(64, 64, 3, 3), padding=1
+    ),
     "weights that are computed": lambda: given(1, 32, 20, 20).conv(
         Tensor(whole(32, 32, 3, 3)) * Tensor(whole(32, 1, 1, 1)), padding=1
     ),
@@ -72,9 +78,9 @@ LEFT: dict[str, Callable[[], Tensor]] = {
     "float64": lambda: given(1, 64, 28, 28, dtype=np.float64).conv(
         whole(64, 64, 3, 3).astype(np.float64), padding=1
     ),
-    "sizes known later": lambda: given(1, 64, Var("h", 8, 64), 28).conv(
-        whole(64, 64, 3, 3), padding=1
-    ),
+    "few channels in an image whose size is known later": lambda: given(
+        1, 3, Var("h", 8, 640), Var("w", 8, 640)
+    ).conv(whole(64, 3, 3, 3), padding=1),
     "weights that come with the input": lambda: given(1, 64, 28, 28).conv(
         Tensor.of_node(ir.graph_input("w", 1, (64, 64, 3, 3), dtype_of(np.dtype(np.float32)))),
         padding=1,
@@ -115,6 +121,23 @@ def test_results_are_those_of_the_convolution(channels: int, size: int) -> None:
             np.testing.assert_array_equal(program.run_checked(x), got)
     np.testing.assert_array_equal(got, want)
     assert len(made) == 1
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_one_program_is_right_for_all_sizes(padding: int) -> None:
+    """Images of less than a tile, of one block and of many, with lines cut evenly and not."""
+    w = whole(40, 32, 3, 3, unit=4)
+    height, width = Var("h", 3 - 2 * padding, 200), Var("w", 3 - 2 * padding, 200)
+    spec = arenite.spec((Var("n", 1, 4), 32, height, width))
+    with arenite.compile(lambda x: x.conv(w, padding=padding).relu(), spec) as program:
+        assert any(one.entry_point.startswith("conv_winograd") for one in program.kernels)
+        sizes = [(1, 3, 3), (2, 4, 37), (1, 33, 34), (3, 9, 130), (1, 131, 5), (1, 64, 64)]
+        for n, *size in [*sizes, *([(1, 1, 1), (2, 1, 70)] if padding else [])]:
+            x = whole(n, 32, *size)
+            want = np.maximum(convolved(x, w, padding), 0)
+            np.testing.assert_array_equal(program(x), want)
+            np.testing.assert_array_equal(program.run_checked(x), want)
+        program.verify()
 
 
 def errors(depth: int) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from arenite.passes.attention import gathered, with_shared_heads, written_out
 from arenite.passes.factors import narrow_factors
 from arenite.passes.plain_blocks import plain_blocks
 from arenite.passes.rewrite import Pass
+from arenite.passes.selection import selection
 from arenite.passes.simplify import fold, simplify
 from arenite.passes.split import split
 from arenite.passes.transfers import transfers
@@ -33,6 +34,7 @@ def attention(node: Node) -> Node:
 
 
 PASSES = (
+    Pass("selection", selection),
     Pass("attention", attention),
     Pass("joined blocks", plain_blocks),
     Pass("fold", fold),

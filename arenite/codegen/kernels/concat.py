@@ -44,8 +44,8 @@ class Concat(KernelBuilder):
         ]
         for part, index in zip(node.inputs, indices, strict=True):
             dims = (linear(index, part.shape),) if part in self.names else index
-            if not all(is_affine(dim, (row, at)) for dim in dims):
-                return super().build()  # a part that is no plain run of elements
+            if not all(is_affine(dim, (at,)) for dim in dims):
+                return super().build()  # a part that is no plain run of elements in a row
         tile = ir.Name("tile")
         chunks = ceildiv(length, TILE_POINTS)
         rows = max(1, TILE_POINTS // max(1, bounds(length)[1]))

@@ -1,9 +1,10 @@
 """The loops of a kernel: which axes become one, which is vectorised, how work is cut into tiles.
 
-Neighbouring axes that every access walks as one are joined, so that an elementwise kernel over
-[8, 3, 64] is a loop over 1536. The vector axis is the one along which most accesses are
-contiguous. A tile is a block of rows (all outer axes but the vector one, counted through) and a
-chunk of the vector axis; tiles depend on sizes alone, never on the number of threads.
+An axis that accesses divide by a number is cut there into two. Neighbouring axes that every access
+walks as one are joined, so that an elementwise kernel over [8, 3, 64] is a loop over 1536. The
+vector axis is the one along which most accesses are contiguous. A tile is a block of rows (all
+outer axes but the vector one, counted through) and a chunk of the vector axis; tiles depend on
+sizes alone, never on the number of threads.
 """
 
 from __future__ import annotations
@@ -11,8 +12,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, maximum, product, substitute
-from arenite.ir.ops.access import Index, coefficient, space_vars
+from arenite.codegen.affine import REPEATS
+from arenite.ir.dim import (
+    Dim,
+    LoopVar,
+    Var,
+    bounds,
+    ceildiv,
+    exact_quotient,
+    maximum,
+    product,
+    substitute,
+)
+from arenite.ir.ops.access import Index, coefficient, divisors, space_vars
 from arenite.schedule.kernel import Kernel
 
 #: Points of the space in one tile: some ten microseconds of plain arithmetic.
@@ -25,6 +37,8 @@ CHUNK = 4096
 COLUMNS = 256
 #: Elements of the side of a block that is transposed.
 BLOCK = 64
+#: Elements of an axis at the least that is worth a vector loop.
+SHORT = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +118,8 @@ def nest(kernel: Kernel, accesses: Sequence[Dim]) -> Nest:
     position: dict[Var, Dim] = {var: var for var in variables}
     used = list(dict.fromkeys(accesses))
     axes, position, used = _without_ones(axes, position, used)
+    if not kernel.axes:
+        axes, position, used = _cut(axes, position, used)
     axes, position, used = _joined(axes, position, used)
     vector = _vector_axis(axes, used)
     across = None if kernel.axes else _across_axis(axes, used, vector)
@@ -146,13 +162,39 @@ def _without_ones(axes: list[Axis], position: dict[Var, Dim], used: list[Dim]) -
     return [axis for axis in axes if axis.size != 1], position, used
 
 
+def _cut(axes: list[Axis], position: dict[Var, Dim], used: list[Dim]) -> _State:
+    """Axes that accesses divide by one number, and are affine but for that, made two; the last one
+    stays whole where its parts are short."""
+    for axis in list(axes):
+        found = [divisors(dim, axis.var) for dim in used]
+        lengths = {length for one in found if one is not None for length in one}
+        if None in found or len(lengths) != 1:
+            continue
+        [length] = lengths
+        count = exact_quotient(axis.size, length)
+        if count is None or (axis is axes[-1] and bounds(length)[1] < SHORT):
+            continue
+        outer, inner = (
+            Axis(loop_var(f"{axis.var.name}{part}", size), size, axis.is_reduced)
+            for part, size in (("h", count), ("l", length))
+        )
+        place = outer.var * length + inner.var
+        position, used = _replaced(position, used, {axis.var: place})
+        at = axes.index(axis)
+        axes[at : at + 1] = [outer, inner]
+    return axes, position, used
+
+
 def _joined(axes: list[Axis], position: dict[Var, Dim], used: list[Dim]) -> _State:
-    """Neighbours that every access walks as one, made one."""
+    """Neighbours that every access walks as one, made one; and a short last axis along which what
+    is read stays the same."""
     k = len(axes) - 2
     while k >= 0:
         outer, inner = axes[k], axes[k + 1]
+        is_repeat = k == len(axes) - 2 and inner.size in REPEATS and not inner.is_reduced
         if outer.is_reduced == inner.is_reduced and all(
-            _walks_as_one(dim, outer, inner) for dim in used
+            _walks_as_one(dim, outer, inner) or (is_repeat and _repeats(dim, outer, inner))
+            for dim in used
         ):
             size = outer.size * inner.size
             var = loop_var(f"{outer.var.name}_", size)
@@ -171,6 +213,10 @@ def _walks_as_one(dim: Dim, outer: Axis, inner: Axis) -> bool:
     return far is not None and near is not None and far == near * inner.size
 
 
+def _repeats(dim: Dim, outer: Axis, inner: Axis) -> bool:
+    return coefficient(dim, inner.var) == 0 and coefficient(dim, outer.var) in (0, 1)
+
+
 def _vector_axis(axes: list[Axis], used: list[Dim]) -> Axis | None:
     """The last outer or the last reduced axis, whichever accesses like better."""
     candidates = [a for a in axes if not a.is_reduced][-1:] + [a for a in axes if a.is_reduced][-1:]
@@ -181,7 +227,7 @@ def _vector_axis(axes: list[Axis], used: list[Dim]) -> Axis | None:
         for dim in used:
             step = coefficient(dim, axis.var)
             score += 3 if step == 1 else 1 if step == 0 else -4
-        if bounds(axis.size)[1] < 8:
+        if bounds(axis.size)[1] < SHORT:
             score -= 100
         if score > best_score:
             best, best_score = axis, score
@@ -195,6 +241,6 @@ def _across_axis(axes: list[Axis], used: list[Dim], vector: Axis | None) -> Axis
     unsuited = [dim for dim in used if coefficient(dim, vector.var) not in (0, 1, None)]
     for axis in reversed(axes):
         is_wanted = any(coefficient(dim, axis.var) == 1 for dim in unsuited)
-        if axis is not vector and is_wanted and bounds(axis.size)[1] >= 8:
+        if axis is not vector and is_wanted and bounds(axis.size)[1] >= SHORT:
             return axis
     return None

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from arenite.codegen.kernels import blocks, concat, narrow, sort, special
+from arenite.codegen.kernels import (
+    blocks,
+    concat,
+    narrow,
+    selection,
+    sort,
+    special,
+    suppression,
+)
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.errors import NotCompiled
@@ -18,8 +26,10 @@ BUILDERS: dict[str, Callable[[Kernel], Built | None]] = {
     **blocks.BUILDERS,
     **concat.BUILDERS,
     **narrow.BUILDERS,
+    **selection.BUILDERS,
     **sort.BUILDERS,
     **special.BUILDERS,
+    **suppression.BUILDERS,
 }
 
 

@@ -99,9 +99,14 @@ def resize(x: Node, axes: list[Axis], method: Method) -> Node:
     wide = x
     if method.mode != "nearest" or method.coordinates == "tf_crop_and_resize":
         wide = computing(x) if is_float else cast(x, FLOAT32)
+    times = {one.axis: _times(x.shape[one.axis], one, method) for one in axes}
+    repeats = {axis: count for axis, count in times.items() if count > 1}
     # Elements side by side first: later rows are copied whole.
     for one in sorted(axes, key=lambda one: -one.axis):
-        wide = _along(wide, one, method)
+        if one.axis not in repeats:
+            wide = _along(wide, one, method)
+    if repeats:
+        wide = _repeated(wide, repeats)
     if wide.dtype == x.dtype:
         return wide
     if not is_float:
@@ -118,10 +123,6 @@ def _along(x: Node, one: Axis, method: Method) -> Node:
     if one.size == 0 or size == 0:
         shape = (*x.shape[: one.axis], one.size, *x.shape[one.axis + 1 :])
         return full(shape, 0 if x.dtype.kind.value != "float" else 0.0, x.dtype)
-    if method.mode == "nearest":
-        times = _repeats(size, one, method)
-        if times is not None:
-            return make("gather", x, binary("floordiv", iota(one.size), times), axis=one.axis)
     at = _positions(size, one, method)
     if method.mode == "nearest":
         found = _gathered(x, one.axis, _nearest(at, size, method.rounding))
@@ -287,16 +288,29 @@ def _filtered(x: Node, one: Axis, method: Method, at: Node) -> Node:
     return reshape(made, (*before, one.size, *after))
 
 
-def _repeats(size: Dim, one: Axis, method: Method) -> int | None:
-    """How often each element comes, side by side, where that is all and sizes are open."""
+def _repeated(x: Node, times: dict[int, int]) -> Node:
+    """Each element of some axes so often, side by side; of all these axes at once."""
+    apart: list[Dim] = []
+    wide: list[Dim] = []
+    shape: list[Dim] = []
+    for axis, size in enumerate(x.shape):
+        here = times.get(axis, 1)
+        apart += [size] if here == 1 else [size, 1]
+        wide += [size] if here == 1 else [size, here]
+        shape.append(size * here)
+    return reshape(broadcast_to(reshape(x, apart), wide), shape)
+
+
+def _times(size: Dim, one: Axis, method: Method) -> int:
+    """How often each element comes, side by side, where that is all; else 0."""
     is_even = method.coordinates in ("half_pixel", "pytorch_half_pixel", "asymmetric")
-    if not is_even or isinstance(size, int):
-        return None
+    if method.mode != "nearest" or not is_even or size == 0:
+        return 0
     times = next((k for k in range(2, MAX_TIMES + 1) if one.size == size * k), 0)
     if times == 0 or one.scale not in (None, float(times)):
-        return None
+        return 0
     # All elements are as those of a short axis.
     short = Axis(0, 16 * times, float(times))
     found = folded(_nearest(_positions(16, short, method), 16, method.rounding))
     is_plain = np.array_equal(found.attr("data").array, np.arange(16 * times) // times)
-    return times if is_plain else None
+    return times if is_plain else 0

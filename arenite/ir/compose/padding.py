@@ -12,10 +12,11 @@ from arenite.ir.compose.basic import (
     iota,
     pad,
     size_like,
+    slice_axis,
     sub,
     where,
 )
-from arenite.ir.dim import Dim, bounds
+from arenite.ir.dim import Dim, bounds, known_le
 from arenite.ir.element import widened
 from arenite.ir.node import Node, typed
 from arenite.ir.ops import full, make
@@ -50,43 +51,66 @@ def repeated(x: Node, padding: Pairs, mode: str) -> Node:
                 f"pad: axis {axis} of {typed(x.shape, x.dtype)} may be empty, and has nothing to "
                 f"be padded with by {mode}"
             )
-        x = make("gather", x, PLACES[mode](size, before, size + before + after), axis=axis)
+        left, right = VIEWS[mode](x, axis, before, after)
+        if left is None:
+            steps = iota(before)
+            left = _taken(x, axis, sub(steps, size_like(before, steps)), mode)
+        if right is None:
+            steps = iota(after)
+            right = _taken(x, axis, binary("add", steps, size_like(size, steps)), mode)
+        parts = (left, x, right)
+        x = make("concat", *(one for one in parts if one.shape[axis] != 0), axis=axis)
     return x
 
 
-def _steps(before: Dim, count: Dim) -> Node:
-    """Places as they would be counted from the first element."""
-    steps = iota(count)
-    return sub(steps, size_like(before, steps))
+#: What stands before and behind an axis, where views of it show that.
+Sides = tuple[Node | None, Node | None]
+
+
+def _edge_views(x: Node, axis: int, before: Dim, after: Dim) -> Sides:
+    size, (head, tail) = x.shape[axis], (x.shape[:axis], x.shape[axis + 1 :])
+    left, right = slice_axis(x, axis, 0, 1), slice_axis(x, axis, size - 1, size)
+    return broadcast_to(left, (*head, before, *tail)), broadcast_to(right, (*head, after, *tail))
+
+
+def _wrap_views(x: Node, axis: int, before: Dim, after: Dim) -> Sides:
+    size = x.shape[axis]
+    return (
+        slice_axis(x, axis, size - before, size) if known_le(before, size) else None,
+        slice_axis(x, axis, 0, after) if known_le(after, size) else None,
+    )
+
+
+def _reflect_views(x: Node, axis: int, before: Dim, after: Dim) -> Sides:
+    last = x.shape[axis] - 1
+    return (
+        slice_axis(x, axis, before, 0, -1) if known_le(before, last) else None,
+        slice_axis(x, axis, last - 1, last - 1 - after, -1) if known_le(after, last) else None,
+    )
+
+
+#: Of a value, an axis, and how many elements stand before and behind it.
+VIEWS: dict[str, Callable[[Node, int, Dim, Dim], Sides]] = {
+    "reflect": _reflect_views,
+    "edge": _edge_views,
+    "wrap": _wrap_views,
+}
+
+
+def _taken(x: Node, axis: int, steps: Node, mode: str) -> Node:
+    """Elements by places that are counted from the first one, before it and behind the last."""
+    size = x.shape[axis]
+    if size == 1:
+        at = full(steps.shape, 0, steps.dtype)
+    elif mode == "wrap":
+        at = make("mod", steps, _number(size, steps))
+    else:
+        # There and back again; a division by zero, of a single element, gives 0.
+        turn = _number(2 * (size - 1), steps)
+        there = make("mod", steps, turn)
+        at = make("minimum", there, make("sub", turn, there))
+    return make("gather", x, at, axis=axis)
 
 
 def _number(size: Dim, like: Node) -> Node:
     return broadcast_to(size_like(size, like), like.shape)
-
-
-def _edge(size: Dim, before: Dim, count: Dim) -> Node:
-    steps = binary("maximum", _steps(before, count), 0)
-    return make("minimum", steps, _number(size - 1, steps))
-
-
-def _wrap(size: Dim, before: Dim, count: Dim) -> Node:
-    steps = _steps(before, count)
-    return make("mod", steps, _number(size, steps))
-
-
-def _reflect(size: Dim, before: Dim, count: Dim) -> Node:
-    if size == 1:
-        return full((count,), 0, iota(1).dtype)
-    steps = _steps(before, count)
-    # There and back again; a division by zero, of a single element, gives 0.
-    turn = _number(2 * (size - 1), steps)
-    there = make("mod", steps, turn)
-    return make("minimum", there, make("sub", turn, there))
-
-
-#: Which element stands at each place of a padded axis: of (size, before, size of the result).
-PLACES: dict[str, Callable[[Dim, Dim, Dim], Node]] = {
-    "reflect": _reflect,
-    "edge": _edge,
-    "wrap": _wrap,
-}

@@ -19,7 +19,10 @@ from arenite.ir.compose.basic import (
     broadcast_to,
     cast,
     computing,
+    expand_dims,
+    iota,
     mul,
+    permute,
     reshape,
     size_like,
     sub,
@@ -32,6 +35,8 @@ from arenite.ir.node import Node
 from arenite.ir.ops import full, make
 from arenite.ir.ops.movement import strides_of
 
+#: Channels from which on all of a place are read at once.
+MANY_CHANNELS = 8
 #: Keys' parameter, as PyTorch has it.
 CUBIC = -0.75
 
@@ -86,18 +91,22 @@ def sample(
         along = [(offset, weight) for offset, weight in _taps(sub(at, first), mode)]
         taps.append([(_element(add(first, float(offset)), size, padding, low, high), weight)
                      for offset, weight in along])  # fmt: skip
+    channels = x.shape[1]
+    # A place has its channels side by side, where they are enough to be read so.
+    are_last = isinstance(channels, int) and channels >= MANY_CHANNELS
+    read, axis = (_read_rows, 2) if are_last else (_read, 1)
     total: Node | None = None
     for chosen in combinations(*taps):
-        value = _read(wide, [place for (place, _), _ in chosen])
+        value = read(wide, [place for (place, _), _ in chosen])
         inside = _all([seen for (_, seen), _ in chosen])
         if inside is not None:
-            value = where(_for_channels(inside), value, 0.0)
+            value = where(expand_dims(inside, axis), value, 0.0)
         for _, weight in chosen:
             if weight is not None:
-                value = mul(value, _for_channels(cast(weight, wide.dtype)))
+                value = mul(value, expand_dims(cast(weight, wide.dtype), axis))
         total = value if total is None else add(total, value)
     assert total is not None
-    return cast(total, x.dtype)
+    return cast(permute(total, (0, 2, 1)) if are_last else total, x.dtype)
 
 
 def linear_sample(x: Node, positions: Sequence[Node], padding: str) -> Node:
@@ -132,20 +141,38 @@ def _all(conditions: Sequence[Node | None]) -> Node | None:
     return made
 
 
-def _for_channels(x: Node) -> Node:
-    return reshape(x, (x.shape[0], 1, *x.shape[1:]))
-
-
-def _read(x: Node, places: Sequence[Node]) -> Node:
-    """Elements of each channel at places[batch, place]."""
-    batch, channels, *sizes = x.shape
+def _linear(x: Node, places: Sequence[Node]) -> Node:
+    """Places counted through all axes of an image."""
     linear: Node | None = None
-    for place, stride in zip(places, strides_of(tuple(sizes)), strict=True):
+    for place, stride in zip(places, strides_of(x.shape[2:]), strict=True):
         term = mul(place, size_like(stride, place))
         linear = term if linear is None else add(linear, term)
     assert linear is not None
-    if math.prod(one for one in sizes if isinstance(one, int)) == 0:
+    return linear
+
+
+def _read(x: Node, places: Sequence[Node]) -> Node:
+    """Elements [batch, channel, place] of each channel at places[batch, place]."""
+    batch, channels, *sizes = x.shape
+    linear = _linear(x, places)
+    if _is_empty(sizes):
         return full((batch, channels, linear.shape[1]), 0.0, x.dtype)
     flat = reshape(x, (batch, channels, product(sizes)))
-    wanted = broadcast_to(_for_channels(linear), (batch, channels, linear.shape[1]))
+    wanted = broadcast_to(expand_dims(linear, 1), (batch, channels, linear.shape[1]))
     return make("gather_elements", flat, wanted, axis=2)
+
+
+def _read_rows(x: Node, places: Sequence[Node]) -> Node:
+    """The same as [batch, place, channel]."""
+    batch, channels, *sizes = x.shape
+    linear = _linear(x, places)
+    if _is_empty(sizes):
+        return full((batch, linear.shape[1], channels), 0.0, x.dtype)
+    count = product(sizes)
+    last = permute(x, (0, *range(2, x.ndim), 1))
+    starts = mul(expand_dims(iota(batch), 1), size_like(count, linear))
+    return make("gather", reshape(last, (batch * count, channels)), add(linear, starts), axis=0)
+
+
+def _is_empty(sizes: Sequence[Dim]) -> bool:
+    return math.prod(one for one in sizes if isinstance(one, int)) == 0

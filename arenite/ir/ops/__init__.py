@@ -17,6 +17,7 @@ from arenite.ir.ops import (  # noqa: F401
     narrow,
     reductions,
     sources,
+    suppression,
     transfer,
     unbounded,
 )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from arenite.ir.dim import Dim, LoopVar, Var, bounds, maximum, product, variables
+from arenite.ir.dim import Dim, Floordiv, LoopVar, Var, bounds, maximum, product, variables
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.define import OPS
 
@@ -171,6 +171,20 @@ def coefficient(dim: Dim, var: Var) -> Dim | None:
         if times:
             factor = factor + product([number, *others])
     return factor
+
+
+def divisors(dim: Dim, var: Var) -> set[Dim] | None:
+    """What a variable is divided by in a position that is affine but for that; None where more than
+    the variable alone is divided."""
+    found: set[Dim] = set()
+    for monomial, _ in () if isinstance(dim, int) else dim.terms:
+        for atom in monomial:
+            if atom == var or var not in variables(atom):
+                continue
+            if not isinstance(atom, Floordiv) or atom.numerator != var:
+                return None
+            found.add(atom.divisor)
+    return found
 
 
 def is_affine(dim: Dim, variables: Sequence[Var]) -> bool:

@@ -8,6 +8,9 @@
                                                 or each where its own start says, no two of them
                                                 alike; a row outside of data is an error of the run
     sort, argsort (axis, descending)            stable; NaN is greater than every number
+    select(x; count, descending)                where the first `count` of the last axis stand, in
+                                                order, as argsort has them; of types whose order
+                                                is that of 32 bits, with one to spare
 
 Indices are int64 within 0..size-1; another one is an error of the run. Updates are applied in
 row-major order, so the last one stays and sums of floats have one order.
@@ -21,7 +24,7 @@ import numpy as np
 
 from arenite.dtype import DType, Kind
 from arenite.errors import IndexOutOfRange, ShapeMismatch, TypeMismatch
-from arenite.ir.dim import bounds
+from arenite.ir.dim import bounds, known_le
 from arenite.ir.element import rounded, widened
 from arenite.ir.node import Node
 from arenite.ir.ops.define import (
@@ -34,6 +37,7 @@ from arenite.ir.ops.define import (
     Sizes,
     define,
     differ_elsewhere,
+    is_dim,
     need_axis,
     need_dtype,
     need_index_dtype,
@@ -229,8 +233,37 @@ def _sort_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DTyp
     return np.take_along_axis(arrays[0], places, axis=attrs["axis"])
 
 
+def can_select(dtype: DType) -> bool:
+    """Whether `select` takes numbers of a type."""
+    return dtype.bits <= (32 if dtype.kind is Kind.FLOAT else 16) and dtype.kind in REAL
+
+
+def _infer_select(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
+    (x,) = inputs
+    if not can_select(x.dtype) or x.dtype.is_block:
+        raise TypeMismatch(f"select takes floats of 32 and integers of 16 bits, not {x.dtype}")
+    need_axis("select", x.ndim - 1, x)
+    if not known_le(attrs["count"], x.shape[-1]):
+        raise ShapeMismatch(f"select: {attrs['count']} of {x.shape[-1]} elements")
+    return (*x.shape[:-1], attrs["count"]), INT64
+
+
+def _select_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
+    places = sorted_places(arrays[0], -1, attrs["descending"])
+    return places[..., : attrs["count"]].astype(np.int64)
+
+
 _SORT_ATTRS = {"axis": int, "descending": bool}
 
+define(
+    "select",
+    "sort",
+    (1, 1),
+    _infer_select,
+    _select_reference,
+    {"count": is_dim, "descending": bool},
+    cost=256,
+)
 define("sort", "sort", (1, 1), _infer_sort, _sort_reference, _SORT_ATTRS, cost=256, chooses=True)
 define(
     "argsort",

@@ -1,8 +1,8 @@
 """A conv_winograd of the schedule becomes a micro-kernel.
 
 A block is some lines of tiles of an image, or part of a line, times a chunk of output channels. The
-input is read where it lies, zeros around it are made up. Sizes of images are known, not how many
-there are.
+input is read where it lies, zeros around it are made up. Where sizes of images are open, blocks are
+cut for images of a usual size.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ from arenite.schedule.kernel import Kernel
 
 #: Elements of a cache line, and what lies between rooms so that they share no set.
 LINE = 16
+#: Tiles along a side where they are counted later.
+LATER_TILES = 16
 #: Rows of so many bytes, or half of that, share sets of the cache.
 SET_NBYTES = 4096
 
@@ -82,12 +84,15 @@ class _WinogradBuilder:
         self.conv = ConvLoops(kernel, node, (TAPS, TAPS), 1, node.attr("channels"), depth)
         self.panel = POINTS * depth * PANEL
         self.lines, self.pixels = (
-            -(-bounds(side.places)[1] // winograd.TILE)
-            for side in (self.conv.block, self.conv.line)
+            ceildiv(side.places, winograd.TILE) for side in (self.conv.block, self.conv.line)
         )
 
     def built(self, target: Target, choice: str = "") -> Built:
-        sizes = WinogradSizes(self.lines, self.pixels, self.conv.depth, self.conv.channels)
+        lines, pixels = (
+            n if isinstance(n, int) else LATER_TILES for n in (self.lines, self.pixels)
+        )
+        is_guess = (lines, pixels) != (self.lines, self.pixels)
+        sizes = WinogradSizes(lines, pixels, self.conv.depth, self.conv.channels, is_guess)
         ways = winograd_ways(sizes, self.conv.sum_dtype, target)
         cut = ways.get(choice, next(iter(ways.values())))
         rooms = self._rooms(cut)
@@ -151,15 +156,18 @@ class _WinogradBuilder:
         n_blocks: Dim = n_images
         rest: ir.Expr = BLOCK
         lets: list[ir.Stmt] = []
+        # As evenly as may be, also where tiles are counted later.
+        n_parts = maximum(ceildiv(self.pixels, cut.block_pixels), 1)
         for size, length, first, last in (
             (self.conv.channels, cut.block_channels, FIRST_COLUMN, LAST_COLUMN),
-            (self.pixels, cut.block_pixels, FIRST_PIXELS, LAST_PIXELS),
+            (self.pixels, ceildiv(self.pixels, n_parts), FIRST_PIXELS, LAST_PIXELS),
             (self.lines, cut.block_lines, FIRST_TILES, LAST_TILES),
         ):
-            count = -(-size // length)
-            end = ir.Binary("min", first + length, ir.index(size))
-            lets += [ir.Let(first.name, rest % count * length), ir.Let(last.name, end)]
-            rest, n_blocks = rest // count, n_blocks * count
+            count, step = ceildiv(size, maximum(length, 1)), index_expr(length)
+            end = ir.Binary("min", first + step, index_expr(size))
+            begin = rest % index_expr(count) * step
+            lets += [ir.Let(first.name, begin), ir.Let(last.name, end)]
+            rest, n_blocks = rest // index_expr(count), n_blocks * count
         n_rows = (LAST_TILES - FIRST_TILES) * (LAST_PIXELS - FIRST_PIXELS)
         lets += [
             ir.Let(image.name, rest),

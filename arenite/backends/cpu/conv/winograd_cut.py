@@ -15,7 +15,7 @@ from math import prod
 
 from arenite.backends.cpu.conv.cut import lanes_for, step_cycles
 from arenite.backends.cpu.gemm.blocking import MOST_TILES
-from arenite.backends.cpu.gemm.rows import even_height, even_heights
+from arenite.backends.cpu.gemm.rows import any_heights, even_height, even_heights
 from arenite.backends.cpu.gemm.tile import most_rows
 from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.ops.winograd import POINTS
@@ -42,12 +42,14 @@ WORKERS = ((1, 1.0), (2, 1.0), (4, 0.1), (8, 0.1))
 
 @dataclass(frozen=True, slots=True)
 class WinogradSizes:
-    """Of one image: lines of tiles, tiles of a line, channels in and out."""
+    """Of one image: lines of tiles, tiles of a line, channels in and out; whether tiles are counted
+    later, so that these are a guess."""
 
     lines: int
     pixels: int
     depth: int
     channels: int
+    is_guess: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,8 @@ def _cuts(sizes: WinogradSizes, total: DType, target: Target) -> Iterator[Winogr
             continue
         lines = [length for _, length in _parts(sizes.lines, block_lines)]
         pixels = [length for _, length in _parts(sizes.pixels, block_pixels)]
-        heights = even_heights([a * b for a in lines for b in pixels], tallest)
+        counts = [a * b for a in lines for b in pixels]
+        heights = any_heights(tallest) if sizes.is_guess else even_heights(counts, tallest)
         n_lines, n_pixels = -(-sizes.lines // block_lines), -(-sizes.pixels // block_pixels)
         n_groups = -(-sizes.channels // (columns * lanes))
         for chunk in {-(-n_groups // n) for n in range(1, min(n_groups, MOST_CHUNKS) + 1)}:

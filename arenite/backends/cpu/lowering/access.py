@@ -1,4 +1,4 @@
-"""Vector loads and stores: contiguous, reversed, strided by a few elements, gathered.
+"""Vector loads and stores: contiguous, reversed, strided by a few elements, repeated, gathered.
 
 In: an address (of the first lane, or of every lane), the mask of active lanes or None for all.
 Lanes that are not active are not touched. Where a target has no masked or gathering instruction,
@@ -26,10 +26,10 @@ _ALL = "splat (i1 true)"
 class Access:
     """`pointer` is one address, of the first lane, or for a gather a vector of addresses."""
 
-    kind: Literal["broadcast", "strided", "gather"]
+    kind: Literal["broadcast", "strided", "repeated", "gather"]
     pointer: str
     lanes: int
-    stride: int = 1  # in elements, between lanes
+    stride: int = 1  # in elements, between lanes; of what is repeated, how often an element comes
 
 
 def load_vector(b: Builder, access: Access, dtype: DType, mask: Vec | None) -> Vec:
@@ -37,6 +37,8 @@ def load_vector(b: Builder, access: Access, dtype: DType, mask: Vec | None) -> V
     t = memory_type(dtype, access.lanes)
     if access.kind == "strided" and abs(access.stride) == 1:
         value = _load_contiguous(b, access, t, mask)
+    elif access.kind == "repeated":
+        value = _load_repeated(b, access, t, mask)
     elif (
         access.kind == "strided"
         and 1 < access.stride <= MAX_PICKED_STRIDE
@@ -116,6 +118,15 @@ def _reversed(
     flipped = None if mask is None else b.shuffle(mask, None, backwards)
     pointer = b.offset(pointer, -(t.lanes - 1) * t.bits // 8)
     return b.shuffle(value, None, backwards), flipped, pointer
+
+
+def _load_repeated(b: Builder, access: Access, t: VType, mask: Vec | None) -> Vec:
+    """The elements that are there, each as often as it comes."""
+    times = access.stride
+    firsts = range(0, t.lanes, times)
+    active = None if mask is None else b.shuffle(mask, None, list(firsts))
+    part = load_contiguous(b, access.pointer, t._replace(lanes=len(firsts)), active)
+    return b.shuffle(part, None, [lane // times for lane in range(t.lanes)])
 
 
 def _load_picked(b: Builder, access: Access, t: VType, mask: Vec | None) -> Vec:

@@ -31,6 +31,7 @@ class VectorMode:
     parts: int  # vectors that go through the body together
     masks: dict[int, Vec]  # active lanes, by part; no entry: all
     is_predicated: bool = False  # inside an If: there may be no active lane at all
+    divisor: int = 1  # of the first lane's number
 
 
 class Evaluator:
@@ -137,7 +138,7 @@ class Evaluator:
         mask = None if load.mask is None else self.lanes(load.mask, part)
         active = vector.masks.get(part)
         both = active if mask is None else mask if active is None else mask & active
-        access = self.access(load.array, load.index, part)
+        access = self._repeated(load, part) or self.access(load.array, load.index, part)
         if access.kind == "broadcast":
             wanted = None if both is None or mask is None else self.builder.any(both)
             scalar = self._guarded_load(access.pointer, wanted, load.dtype)
@@ -159,16 +160,45 @@ class Evaluator:
         line = f"select i1 {wanted}, ptr {access.pointer}, ptr {self.pointers[array]}"
         return replace(access, pointer=b.emit_pointer(line))
 
+    def _split(self, at: ir.Expr, times: int = 1) -> affine.Affine | None:
+        assert self.vector is not None
+        around = affine.Surroundings(
+            self.vector.variable,
+            lambda expr: self.scope.info(expr).varying,
+            self._definition,
+            times,
+        )
+        return affine.split(at, around)
+
+    def _repeated(self, load: ir.Load, part: int) -> Access | None:
+        """Elements that come several times each, side by side, if these are such."""
+        vector = self.vector
+        assert vector is not None
+        if vector.divisor == 1 or self._split(load.index) is not None:
+            return None
+        for times in affine.REPEATS:
+            form = self._split(load.index, times) if vector.divisor % times == 0 else None
+            count = vector.lanes // times
+            if form is None or form.strides or form.coefficient != 1 or count < 2:
+                continue
+            element = memory_type(self.kernel.array(load.array).dtype, 1)
+            base = self._base(load.array, load.index, form, element)
+            first = self.scope.binding(vector.variable).values[SCALAR]
+            first = first.shr(times.bit_length() - 1, signed=True)
+            line = f"getelementptr {element}, ptr {base}, i64 {first.text}"
+            start = self.builder.offset(
+                self.builder.emit_pointer(line), part * count * element.bits // 8
+            )
+            return Access("repeated", start, vector.lanes, times)
+        return None
+
     def access(self, array: str, at: ir.Expr, part: int) -> Access:
         """How the lanes of a part reach their elements."""
         assert self.vector is not None
         b, lanes = self.builder, self.vector.lanes
         dtype = self.kernel.array(array).dtype
         element = memory_type(dtype, 1)
-        around = affine.Surroundings(
-            self.vector.variable, lambda expr: self.scope.info(expr).varying, self._definition
-        )
-        form = affine.split(at, around)
+        form = self._split(at)
         if form is None or (form.strides and form.coefficient):
             indices = self.lanes(at, part)
             base = self.pointers[array]

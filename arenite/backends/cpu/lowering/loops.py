@@ -11,6 +11,7 @@ What an iteration hands to the next (accumulators) are phi nodes in the head of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import gcd
 
 from arenite.backends.cpu.lowering.convert import register_type
 from arenite.backends.cpu.lowering.evaluate import Evaluator, VectorMode
@@ -129,14 +130,18 @@ class Lowering(Evaluator):
     def vector_loop(self, loop: ir.For, start: Vec, stop: Vec) -> None:
         phases = phases_of(loop, self.builder)
         partials = open_reductions(self.scope, loop.body, phases)
+        divisor = gcd(_factor(loop.start), *(phase.step for phase in phases if phase.lanes > 1))
 
         def turn(phase: Phase, at: Vec) -> None:
             if phase.lanes == 1:
                 self.bind(loop.var, at)
                 self.block(loop.body)
                 return
-            masks = {0: self.mask_of_rest(stop - at, phase.lanes)} if phase.is_masked else {}
-            self.vector = VectorMode(loop.var, phase.lanes, phase.parts, masks)
+            masks = {}
+            if phase.is_masked:
+                rest = self.builder.constant(phase.rest, I64) if phase.rest else stop - at
+                masks = {0: self.mask_of_rest(rest, phase.lanes)}
+            self.vector = VectorMode(loop.var, phase.lanes, phase.parts, masks, divisor=divisor)
             self.bind(loop.var, at, varying=True)
             self.block(loop.body)
             self.vector = None
@@ -148,12 +153,15 @@ class Lowering(Evaluator):
         b = self.builder
         bits = max(8, b.target.vector_bits // lanes)
         t = VType("i", min(bits, 64), lanes)
-        count = b.intrinsic("umin", rest, b.constant(lanes, I64))
-        # LLVM 22 writes behind the end of an array for a narrowing store under a mask that it knows
-        # to have one lane. So it must not know: the count takes a way through memory.
-        slot = b.stack(I64, "rest")
-        b.emit_void(f"store volatile i64 {count.text}, ptr {slot}")
-        limit = b.emit(f"load volatile i64, ptr {slot}", I64).convert("trunc", t.scalar)
+        if rest.is_constant and rest.text != "1":
+            limit = b.constant(int(rest.text), t.scalar)
+        else:
+            count = b.intrinsic("umin", rest, b.constant(lanes, I64))
+            # LLVM 22 writes behind the end of an array for a narrowing store under a mask that it
+            # knows to have one lane. So it must not know: the count takes a way through memory.
+            slot = b.stack(I64, "rest")
+            b.emit_void(f"store volatile i64 {count.text}, ptr {slot}")
+            limit = b.emit(f"load volatile i64, ptr {slot}", I64).convert("trunc", t.scalar)
         return b.iota(t).compare("lt", b.broadcast(limit, lanes), signed=False)
 
     def steps(
@@ -313,6 +321,16 @@ class Lowering(Evaluator):
                 sources = [(values[at][key], end) for end, values in ends]
                 binding.values[key] = b.phi(joined, sources)
         scope.next_statement()
+
+
+def _factor(expr: ir.Expr) -> int:
+    """A number that divides it; 0 for 0."""
+    match expr:
+        case ir.Const(value):
+            return int(value)
+        case ir.Binary("mul", a, b):
+            return _factor(a) * _factor(b)
+    return 1
 
 
 def _position(bindings: Sequence[Binding], wanted: Binding) -> int:

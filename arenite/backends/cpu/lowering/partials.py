@@ -20,7 +20,7 @@ from arenite.backends.cpu.lowering.scope import (
     accumulators_changed,
 )
 from arenite.backends.cpu.lowering.vector import Builder, Vec
-from arenite.backends.cpu.lowering.vectorize import shape_of
+from arenite.backends.cpu.lowering.vectorize import Shape, shape_of
 from arenite.codegen import loop_ir as ir
 
 
@@ -31,6 +31,7 @@ class Phase:
     lanes: int
     parts: int
     is_masked: bool = False
+    rest: int = 0  # lanes of the last turn, where they are known
 
     @property
     def step(self) -> int:
@@ -61,10 +62,23 @@ def phases_of(loop: ir.For, builder: Builder) -> list[Phase]:
     """The phases of a vector loop."""
     shape = shape_of(loop, builder.target)
     first = Phase(shape.lanes, shape.parts)
+    if shape.length is not None and shape.length > 0:
+        return _known_phases(shape, shape.length, builder.has_masks)
     if builder.has_masks:
         return [first, Phase(shape.lanes, 1, True)]
     middle = [Phase(shape.lanes, 1)] if shape.parts > 1 else []
     return [first, *middle, Phase(1, 1)]
+
+
+def _known_phases(shape: Shape, length: int, has_masks: bool) -> list[Phase]:
+    """Those that a loop of known length has turns for; what is left is known, too."""
+    n_vectors, rest = divmod(length, shape.lanes)
+    phases = [Phase(shape.lanes, shape.parts)] if n_vectors >= shape.parts else []
+    if n_vectors % shape.parts:
+        phases.append(Phase(shape.lanes, 1))
+    if rest:
+        phases.append(Phase(shape.lanes, 1, True, rest) if has_masks else Phase(1, 1))
+    return phases
 
 
 def open_reductions(scope: Scope, body: ir.Block, phases: Sequence[Phase]) -> list[Partials]:

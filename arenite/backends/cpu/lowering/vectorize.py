@@ -43,12 +43,14 @@ _CHEAP_MATHS = frozenset("floor ceil round trunc isnan isinf sqrt rsqrt reciproc
 class Shape:
     lanes: int
     parts: int
+    length: int | None  # of the loop, where it is known
 
 
 def shape_of(loop: ir.For, target: Target) -> Shape:
     """Lanes and vectors for a vector loop."""
-    lanes = lanes_of(loop.body, target, {loop.var})
-    return Shape(lanes, loop.unroll or _dividing(_parts(loop, target), _length(loop), lanes))
+    lanes, length = lanes_of(loop.body, target, {loop.var}), _length(loop)
+    parts = loop.unroll or _dividing(_parts(loop, target), length, lanes)
+    return Shape(lanes, parts, length)
 
 
 def _dividing(parts: int, length: int | None, lanes: int) -> int:

@@ -9,6 +9,7 @@ from arenite.backends.cpu.passes.panels import all_panels, panels
 from arenite.backends.cpu.passes.pools import pools
 from arenite.backends.cpu.passes.rounded import stay_numbers
 from arenite.backends.cpu.passes.row_scales import row_scales
+from arenite.backends.cpu.passes.selection import selection
 from arenite.backends.cpu.passes.winograd import winograd
 from arenite.passes.rewrite import Pass
 from arenite.passes.simplify import fold, simplify
@@ -16,6 +17,7 @@ from arenite.passes.split import split
 
 #: In this order; each sees what the one before left.
 PASSES = (
+    Pass("selection", selection),
     Pass("attention", attention, before=spelled_attentions),
     Pass("integers", integers),
     Pass("layout", layout),

@@ -26,6 +26,8 @@ LEAST_GAIN = 1.3
 #: Cycles for a tile's transforms, for each channel in and out, beside 1 for a product of a vector
 #: by all points; and for all weights that are read beside those of the convolution.
 IN_CYCLES, OUT_CYCLES, WEIGHT_CYCLES = 7.0, 4.5, 1.0
+#: Places along a side of an image whose size is open.
+USUAL_PLACES = 28
 #: Products of numbers in a vector.
 LANES = 16
 
@@ -47,21 +49,22 @@ def _fits(node: Node) -> bool:
         and panels.shape[0] == 1
         and panels.shape[2:4] == (TAPS, TAPS)
         and node.attr("strides") == node.attr("dilations") == (1, 1)
-        and all(isinstance(size, int) for size in (*x.shape[1:], *node.shape[1:]))
+        and isinstance(x.shape[-1], int)
         and is_known(panels)
         and not is_known(x)
     )
 
 
 def gain(node: Node) -> float:
-    """About how many times as long the convolution takes as Winograd's method."""
-    _, *places, channels = (bounds(size)[1] for size in node.shape)
-    depth = bounds(node.inputs[0].shape[-1])[1]
+    """About how many times as long the convolution takes as Winograd's method; where sizes are
+    open, for an image of a usual size."""
+    _, *places, channels = node.shape
+    depth, channels = (bounds(size)[1] for size in (node.inputs[0].shape[-1], channels))
     direct, n_tiles = 1.0, 1
-    for size, place, pair in zip(
-        node.inputs[0].shape[1:-1], places, node.attr("padding"), strict=True
-    ):
-        length, before = bounds(size)[1], bounds(pair[0])[1]
+    for size, pair in zip(places, node.attr("padding"), strict=True):
+        place = size if isinstance(size, int) else USUAL_PLACES
+        before, after = (bounds(side)[1] for side in pair)
+        length = place + TAPS - 1 - before - after
         # Places at which a tap is on an element: from the one where it comes to the first.
         spans = [(before - tap, before - tap + length) for tap in range(TAPS)]
         direct *= sum(min(max(last, 0), place) - min(max(first, 0), place) for first, last in spans)

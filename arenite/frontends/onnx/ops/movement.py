@@ -265,7 +265,7 @@ def _pairs(
 
 def _padded(call: Call, x: Node, pairs: Sequence[tuple[Dim, Dim]], value: Node | float) -> Node:
     mode = call.attr("mode", "constant")
-    if mode not in ("constant", *padding.PLACES):
+    if mode not in ("constant", *padding.VIEWS):
         call.fail(f"there is no mode {mode!r}")
     for axis, (before, after) in enumerate(pairs):
         less, more = maximum(0, -before), maximum(0, -after)
