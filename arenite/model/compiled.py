@@ -369,7 +369,7 @@ class CompiledModel(Closing):
         self, structure: Structure, known: Known, names: Sequence[str]
     ) -> Form | None:
         for tier in range(N_TIERS):
-            asked = Form.of_bounds(names, self._source.bounds, tier)
+            asked = Form.of_bounds(names, self._source.bounds, tier, structure.may_be_empty)
             found = self._searched(structure, known, lambda search: search.general(asked))  # noqa: B023
             if found is None:
                 break
