@@ -80,6 +80,19 @@ class Structure:
         found = (one for leaf in leaves for one in leaf.type.shape or ())
         return list(dict.fromkeys(one for one in found if isinstance(one, str)))
 
+    @cached_property
+    def may_be_empty(self) -> set[str]:
+        """Sizes that are 0 in usual calls: the lengths of caches, which several inputs of three
+        axes or more have, and no other input."""
+        inside: list[str] = []
+        elsewhere: set[str] = set()
+        for leaf in self.leaves:
+            front, *others = leaf.type.shape or (0,)
+            is_cache = len(others) > 1
+            elsewhere |= {name for name in (front, *others * (not is_cache)) if type(name) is str}
+            inside += [name for name in others * is_cache if isinstance(name, str)]
+        return {name for name in inside if inside.count(name) > 1} - elsewhere
+
     def given(self, form: Form, known: Mapping[str, Array]) -> dict[str, Given]:
         """What the inputs are for a translation; `known` has the numbers of some leaves."""
         return {name: _given(part, form, known) for name, part in self.parts}

@@ -22,7 +22,15 @@ from arenite.frontends.onnx.inputs import StructureNeeded
 from arenite.model.arguments import Call, Known, Signature, Structure, array_of
 from arenite.model.file_record import FileRecord
 from arenite.model.sizes import N_TIERS, Form
-from arenite.model.translations import STRINGS, TENSOR, Request, Translation, Translations
+from arenite.model.translations import (
+    SHAPED,
+    SHAPED_STRINGS,
+    STRINGS,
+    TENSOR,
+    Request,
+    Translation,
+    Translations,
+)
 from arenite.pipeline import compile_graph, plan_graph
 from arenite.program.closing import Closing
 from arenite.program.options import Options
@@ -62,11 +70,14 @@ class Source(NamedTuple):
 
 
 def _found_nbytes(graph: Graph) -> int:
-    """Bytes that the largest value takes whose sizes a run finds: room for all there may be."""
+    """Bytes that the largest value takes whose sizes a run finds: room for all there may be, but
+    for what has no bound, which is planned in the run."""
     from arenite.ir.dim import bounds
     from arenite.ir.graph import found_sizes
+    from arenite.ir.ops.unbounded import is_bounded
 
-    return max((bounds(one.nbytes)[1] for one in graph.nodes if found_sizes(one)), default=0)
+    found = [one for one in graph.nodes if found_sizes(one) and is_bounded(one.nbytes)]
+    return max((bounds(one.nbytes)[1] for one in found), default=0)
 
 
 class Quick(NamedTuple):
@@ -211,7 +222,10 @@ class CompiledModel(Closing):
         if template is None:
             return None
         array = next(results)
-        return self._file.strings.texts(array) if template == STRINGS else array
+        if template in (SHAPED, SHAPED_STRINGS):
+            array = array.reshape(next(results))
+        is_string = template in (STRINGS, SHAPED_STRINGS)
+        return self._file.strings.texts(array) if is_string else array
 
     def _ready(self, call: Call) -> tuple[Variant, list[Array]]:
         """The program for a call, and the arrays that it takes."""
@@ -355,7 +369,7 @@ class CompiledModel(Closing):
         self, structure: Structure, known: Known, names: Sequence[str]
     ) -> Form | None:
         for tier in range(N_TIERS):
-            asked = Form.of_bounds(names, self._source.bounds, tier)
+            asked = Form.of_bounds(names, self._source.bounds, tier, structure.may_be_empty)
             found = self._searched(structure, known, lambda search: search.general(asked))  # noqa: B023
             if found is None:
                 break

@@ -1,7 +1,8 @@
 """The form of sizes that a model works for: found by translating it, again where that fails.
 
-Files often name sizes apart that must be equal, or leave out that a size must be a multiple of 32,
-or at least 48, or at most 512, or that one of them can have one value only. Where translating
+Files often name sizes apart that must be equal, or of which one is the sum of others, or leave out
+that a size must be a multiple of 32, or at least 48, or at most 512, or that it can have one value
+only. Where translating
 fails, more is assumed about the sizes, step by step, as long as that gets past more nodes: what is
 assumed least is tried first, and all that is assumed holds for the call at hand. What is tried is
 the node that failed, alone; and the whole, where that may pass.
@@ -10,7 +11,7 @@ the node that failed, alone; and the whole, where that may pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain, combinations
+from itertools import combinations, islice, permutations
 
 from arenite.errors import AreniteError
 from arenite.frontends.onnx.file import OnnxFile
@@ -26,6 +27,8 @@ FACTORS = (4, 32, 64)
 MOST = (8192, 2048, 1024, 512, 128)
 #: Pairs of sizes that are tried to be equal.
 MAX_PAIRS = 64
+#: Sizes that are tried to be the sum of two others.
+MAX_SUMS = 256
 #: Translations until numbers are taken.
 MAX_ATTEMPTS = 96
 
@@ -42,11 +45,18 @@ class FormSearch:
         self._failures: dict[Form, Translator] = {}
 
     def general(self, form: Form) -> tuple[Form, Translated] | None:
-        """A form that holds for all calls, but for sizes that must be equal, or have a largest
-        value; None: there is none."""
-        return self._found(
-            form, lambda form: chain(self._equal(form, None), self._at_most(form, None))
-        )
+        """A form that holds for all calls, but for sizes that must be equal, or sums, or have a
+        largest value; None: there is none."""
+
+        def narrower(form: Form) -> Iterator[Form]:
+            yield from self._equal(form, None)
+            yield from self._sums(form, None)
+            yield from self._at_most(form, None)
+            for root in form.roots:
+                if form.variable(root).low == 0:
+                    yield form.changed({root: form.variable(root)._replace(low=1)})
+
+        return self._found(form, narrower)
 
     def for_sizes(self, form: Form, sizes: Mapping[str, int]) -> tuple[Form, Translated] | None:
         """The most general form that these sizes are of; None: numbers alone may do."""
@@ -89,6 +99,7 @@ class FormSearch:
     def _narrower(self, form: Form, sizes: Mapping[str, int]) -> Iterator[Form]:
         """Forms that assume more, that which assumes least first."""
         yield from self._equal(form, sizes)
+        yield from self._sums(form, sizes)
         yield from self._at_most(form, sizes)
         rows = {leaf.type.shape[0] for leaf in self._structure.leaves if leaf.type.shape}
         values = form.values(sizes)
@@ -102,6 +113,13 @@ class FormSearch:
             one = form.variable(root)
             number = one.factor * values[one.name]
             yield form.changed({root: Size("", 1, number, number)})
+
+    def _sums(self, form: Form, sizes: Mapping[str, int] | None) -> Iterator[Form]:
+        """A size is the sum of two others: as a mask over what was before and what is new."""
+        plain = [root for root in form.roots if form.variable(root).factor == 1]
+        for total, one, other in islice(permutations(plain, 3), MAX_SUMS):
+            if one < other and (sizes is None or sizes[total] == sizes[one] + sizes[other]):
+                yield form.sum_of(total, (one, other))
 
     def _at_most(self, form: Form, sizes: Mapping[str, int] | None) -> Iterator[Form]:
         """Sizes are not very large: as where a table has a row for each place."""
@@ -147,8 +165,10 @@ def _may_pass(failed: Translator, form: Form, narrower: Form) -> bool:
     """Whether the node at which a form failed may be translated for a narrower one: all others
     need not be tried. With numbers, more than that node may be another."""
     sizes: dict[str, Dim] = {}
-    for (_, old), (_, new) in zip(form.sizes, narrower.sizes, strict=True):
-        if old.root:
+    for (name, old), (_, new) in zip(form.sizes, narrower.sizes, strict=True):
+        if old.root and new.addends:
+            sizes[old.name] = narrower.dim(name)
+        elif old.root:
             if not new.root or new.factor % old.factor:
                 return True
             sizes[old.name] = new.factor // old.factor * Var(new.name, new.low, new.high)

@@ -2,9 +2,9 @@
 
 A name in a file may be anything, and is made an identifier; a size without one is named after its
 input and axis. A Form says what a program assumes about sizes: numbers, variables within bounds,
-sizes that are equal, multiples of a number.
+sizes that are equal, multiples of a number, sums of others.
 
-    batch 1..64, height = 32 * 1..128, mask_0 = batch
+    batch 1..64, height = 32 * 1..128, mask_0 = batch, mask_1 = past + length
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from arenite.errors import BoundsError, InvalidArgument
-from arenite.ir.dim import Dim, Var
+from arenite.ir.dim import Dim, Var, bounds
 
 #: What a caller says of a size: 4, "4", "1..8" or (1, 8).
 GivenSize: TypeAlias = "int | str | tuple[int, int]"
@@ -100,12 +100,13 @@ def bounds_of(name: str, given: Any) -> tuple[int, int]:
 
 
 class Size(NamedTuple):
-    """`factor` times a variable, or a number."""
+    """`factor` times a variable, or a number, or the sum of other sizes."""
 
-    root: str  # "" for a number
+    root: str  # "" for a number, and for a sum
     factor: int
     low: int  # of the variable, or the number
     high: int
+    addends: tuple[str, ...] = ()  # names of the other sizes
 
     @property
     def name(self) -> str:
@@ -114,6 +115,7 @@ class Size(NamedTuple):
 
     @property
     def dim(self) -> Dim:
+        """Not that of a sum."""
         return self.factor * Var(self.name, self.low, self.high) if self.root else self.low
 
     def value(self, size: int) -> int | None:
@@ -122,6 +124,8 @@ class Size(NamedTuple):
         return None if over or not self.low <= value <= self.high else value
 
     def __str__(self) -> str:
+        if self.addends:
+            return " + ".join(self.addends)
         if not self.root:
             return str(self.low)
         return f"{f'{self.factor} * ' * (self.factor > 1)}{self.root} {self.low}..{self.high}"
@@ -138,7 +142,10 @@ class Form(NamedTuple):
 
     @staticmethod
     def of_bounds(
-        names: Iterable[str], given: Mapping[str, tuple[int, int]], tier: int = 0
+        names: Iterable[str],
+        given: Mapping[str, tuple[int, int]],
+        tier: int = 0,
+        may_be_empty: Collection[str] = (),
     ) -> Form:
         """Each a variable of its own; of which no bounds are given has usual ones."""
         names = list(names)
@@ -147,7 +154,7 @@ class Form(NamedTuple):
         high = 2 ** max(1, min(_MOST_BITS, bits // max(n_free, 1)))
         made = []
         for name in names:
-            low, most = given.get(name, (1, high))
+            low, most = given.get(name, (int(name not in may_be_empty), high))
             made.append((name, Size("" if low == most else name, 1, low, most)))
         return Form(tuple(made))
 
@@ -158,8 +165,9 @@ class Form(NamedTuple):
     def from_json(text: str) -> Form:
         """ValueError, or TypeError, where it is none."""
         made = []
-        for name, root, factor, low, high in json.loads(text):
-            made.append((str(name), Size(str(root), int(factor), int(low), int(high))))
+        for name, root, factor, low, high, addends in json.loads(text):
+            one = Size(str(root), int(factor), int(low), int(high), tuple(map(str, addends)))
+            made.append((str(name), one))
         return Form(tuple(made))
 
     @property
@@ -172,7 +180,8 @@ class Form(NamedTuple):
         return list(dict.fromkeys(one.root for _, one in self.sizes if one.root))
 
     def dim(self, name: str) -> Dim:
-        return dict(self.sizes)[name].dim
+        one = dict(self.sizes)[name]
+        return sum((self.dim(other) for other in one.addends), start=0) if one.addends else one.dim
 
     def values(self, sizes: Mapping[str, int]) -> dict[str, int] | None:
         """What the variables are for sizes, by their names; None where they are not of this form.
@@ -180,6 +189,10 @@ class Form(NamedTuple):
         Sizes that are said to be equal are."""
         found: dict[str, int] = {}
         for name, one in self.sizes:
+            if one.addends:
+                if sizes[name] != sum(sizes[other] for other in one.addends):
+                    return None
+                continue
             value = one.value(sizes[name])
             if value is None:
                 return None
@@ -189,13 +202,13 @@ class Form(NamedTuple):
 
     def least(self) -> dict[str, int]:
         """The least values of the variables."""
-        found = self.values({name: one.low * one.factor for name, one in self.sizes})
+        found = self.values({name: bounds(self.dim(name))[0] for name, _ in self.sizes})
         assert found is not None
         return found
 
     def largest(self) -> dict[str, int]:
         """The largest sizes."""
-        return {name: one.high * one.factor for name, one in self.sizes}
+        return {name: bounds(self.dim(name))[1] for name, _ in self.sizes}
 
     def equal(self, root: str, other: str) -> Form:
         """With two variables one, within the bounds of both."""
@@ -203,6 +216,10 @@ class Form(NamedTuple):
         low, high = max(a.low, b.low), max(min(a.high, b.high), a.low, b.low)
         one = a._replace(low=low, high=high)
         return self.changed({root: one, other: one})
+
+    def sum_of(self, root: str, addends: tuple[str, ...]) -> Form:
+        """With a variable the sum of others."""
+        return self.changed({root: Size("", 1, 0, 0, addends)})
 
     def changed(self, roots: Mapping[str, Size]) -> Form:
         """With other variables, or numbers, in place of some."""

@@ -39,6 +39,8 @@ MAX_DATA_NBYTES = 1 << 26
 
 #: Of an output: how arrays become it. A list is a sequence, None an optional that is not there.
 TENSOR, STRINGS = "tensor", "strings"
+#: Its elements, and the shape that they have.
+SHAPED, SHAPED_STRINGS = "shaped", "shaped strings"
 
 
 class Request(NamedTuple):
@@ -61,7 +63,7 @@ class Request(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """`outputs` are the model's, by name, each as TENSOR, STRINGS, or made of these."""
+    """`outputs` are the model's, by name, each as one of these words, or made of them."""
 
     interface: GraphInterface
     outputs: dict[str, Any]
@@ -165,10 +167,12 @@ def needed_from_json(data: memoryview | bytes, path: str) -> StructureNeeded:
 
 
 def _template(value: AnyValue) -> Any:
-    from arenite.frontends.onnx.values import Items, Maybe
+    from arenite.frontends.onnx.values import Items, Maybe, Shaped, Value
 
+    if isinstance(value, Shaped):
+        return SHAPED if _template(value.elements) == TENSOR else SHAPED_STRINGS
     if isinstance(value, Items):
         return [_template(one) for one in value.values]
     if isinstance(value, Maybe):
         return None if value.value is None else _template(value.value)
-    return STRINGS if value.is_string else TENSOR
+    return STRINGS if isinstance(value, Value) and value.is_string else TENSOR

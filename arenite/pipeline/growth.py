@@ -15,12 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from arenite.ir.compose.basic import binary, concat, pad, permute, slice_axis
+from arenite.ir.compose.counted_sizes import number_of
 from arenite.ir.dim import (
-    Atom,
     Dim,
-    Floordiv,
     Found,
-    Positive,
     Var,
     evaluate,
     found_in,
@@ -306,29 +304,6 @@ class _Body:
         padding: list[tuple[Dim, Dim]] = [(0, 0)] * value.ndim
         padding[axis] = (0, room - value.shape[axis])
         return _to_front(pad(value, padding), axis)
-
-
-def number_of(dim: Dim, values: Mapping[str, Node]) -> Node:
-    """A size as a number, over numbers for its variables."""
-    if isinstance(dim, int):
-        return full((), dim, INT64)
-    total: Node | None = None
-    for monomial, coefficient in dim.terms:
-        term = full((), coefficient, INT64)
-        for atom in monomial:
-            term = binary("mul", term, _atom(atom, values))
-        total = term if total is None else binary("add", total, term)
-    assert total is not None
-    return total
-
-
-def _atom(atom: Atom, values: Mapping[str, Node]) -> Node:
-    if isinstance(atom, Var):
-        return values[atom.name] if atom.name in values else size_node(atom, INT64)
-    if isinstance(atom, Positive):
-        return binary("maximum", number_of(atom.inner, values), 0)
-    assert isinstance(atom, Floordiv)
-    return binary("floordiv", number_of(atom.numerator, values), number_of(atom.divisor, values))
 
 
 def _to_front(value: Node, axis: int) -> Node:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from arenite.dtype import DType
 from arenite.errors import AreniteError, InvalidFile, NotSupported
+from arenite.frontends.onnx.structure import is_data, sizes_in_run
 from arenite.frontends.onnx.values import AnyValue, Array, Items, Maybe, Value
-from arenite.ir import Dim, Expr, Node, constant, topological
+from arenite.ir import Dim, Expr, Node, constant
 
 if TYPE_CHECKING:
     from onnx import GraphProto
@@ -25,6 +26,11 @@ class Unknown(Exception):
         self.index = index
         #: What is wrong as long as it is not known.
         self.because = because
+
+    @property
+    def is_found_in_run(self) -> bool:
+        """Whether it will not be known before."""
+        return self.because is None and self.call.is_found_in_run(self.index)
 
 
 class Call:
@@ -50,6 +56,11 @@ class Call:
         self.inputs = inputs
         #: Names; an output that nobody wants is "".
         self.outputs = outputs
+
+    def with_inputs(self, inputs: Sequence[AnyValue | None]) -> Call:
+        """The same node with other inputs."""
+        return Call(self.translator, self.op, self.domain, self.version, self.name, self.attrs,
+                    inputs, self.outputs)  # fmt: skip
 
     # Inputs. Left out at the end or named "" they are None.
 
@@ -117,11 +128,13 @@ class Call:
         """An input of integers that decide structure, flat."""
         return [int(one) for one in self.known(index).reshape(-1)]
 
-    def sizes(self, index: int) -> list[Dim]:
+    def sizes(self, index: int, signed: bool = False) -> list[Dim]:
         """An input of integers that may be sizes which are no numbers yet, flat."""
         sizes = self.value(index).sizes
         if sizes is None:
-            raise Unknown(self, index)
+            if not self.is_found_in_run(index):
+                raise Unknown(self, index)
+            return sizes_in_run(self, index, signed)
         return [one if isinstance(one, Expr) else int(one) for one in sizes.reshape(-1)]
 
     # And where it is one number.
@@ -149,8 +162,7 @@ class Call:
         """Whether an input is known neither now nor once those of the model are."""
         if not self.has(index) or self.value(index).sizes is not None:
             return False
-        reached = topological([self.node(index)])
-        return any(one.op in ("parameter", "state", "cut", "arange") for one in reached)
+        return is_data(self.node(index))
 
     # Attributes.
 

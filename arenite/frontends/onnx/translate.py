@@ -8,7 +8,7 @@ by which the standard defines an operator that has no handler, is translated whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -18,6 +18,7 @@ import numpy as np
 from arenite.dtype import DType
 from arenite.errors import AreniteError, InvalidFile, NotSupported
 from arenite.frontends.onnx import operators
+from arenite.frontends.onnx.alternatives import distributed, shaped
 from arenite.frontends.onnx.attributes import attributes, check_attributes
 from arenite.frontends.onnx.call import Call, Unknown
 from arenite.frontends.onnx.checks import (
@@ -33,15 +34,24 @@ from arenite.frontends.onnx.order import in_order
 from arenite.frontends.onnx.registry import IMPURE, Handler, Output, handler_of
 from arenite.frontends.onnx.shapes import folded_sizes
 from arenite.frontends.onnx.strings import Strings
+from arenite.frontends.onnx.structure import inputs_deciding, specialized, tied
 from arenite.frontends.onnx.tensors import MAX_AXES
-from arenite.frontends.onnx.values import AnyValue, Array, Items, Maybe, Value, resized
+from arenite.frontends.onnx.values import (
+    AnyValue,
+    Array,
+    Either,
+    Items,
+    Maybe,
+    Value,
+    leaves_of,
+    nodes_of,
+    paths_of,
+    resized,
+)
 from arenite.frontends.stored import quoted
-from arenite.ir import Dim, Node, Origin, Origins, full, graph_input, topological
-from arenite.ir.compose.basic import binary, cast, where
-from arenite.ir.compose.reductions import reduce
+from arenite.ir import Dim, Node, Origin, Origins, graph_input, topological
 from arenite.ir.dim import Found, found_in
 from arenite.ir.graph import Graph, everything, found_sizes
-from arenite.ir.ops.define import BOOL, INT64
 from arenite.ir.ops.unbounded import sizes_made
 
 if TYPE_CHECKING:
@@ -125,6 +135,7 @@ class Translator:
         self.n_nodes = 0
         #: Sizes found while running, with the first node that has them.
         self._finders: dict[Found, Node] = {}
+        self._ranges: list[Node] = []
         #: Random operators each have a number of their own.
         self.n_random = 0
         #: The node that could not be translated, and where it stands; not one that asks for more.
@@ -140,9 +151,12 @@ class Translator:
         for name, one in given.items():
             values[name] = _argument(name, one, inputs)
         results = self.graph(proto, values)
-        outputs = dict(zip([one.name for one in proto.output], results, strict=True))
+        outputs: dict[str, AnyValue] = {}
+        for one, value in zip(proto.output, results, strict=True):
+            end = Call(self, "output", "", 1, one.name, {}, [value], [one.name])
+            outputs[one.name] = shaped(end, value)
         nodes = self._with_sizes([node for value in outputs.values() for node in nodes_of(value)])
-        names = [path for name, value in outputs.items() for path in _paths(name, value)]
+        names = [path for name, value in outputs.items() for path in paths_of(name, value)]
         origins = self.origins.subset(everything(nodes))
         return Translated(Graph(tuple(inputs), tuple(nodes), tuple(names), origins), outputs)
 
@@ -159,17 +173,26 @@ class Translator:
         for node in nodes:
             needed = {size for one in everything([node]) for size in found_sizes(one)}
             for size in sorted(needed & missing, key=lambda one: one.name):
-                maker = next(
-                    one for one in topological([self._finders[size]]) if size in sizes_made(one)
-                )
-                # A truth that always holds, and that only a run of the maker can tell.
-                is_any = reduce("any", cast(maker, BOOL), range(maker.ndim))
-                holds = binary("ge", cast(is_any, INT64), 0)
-                zeros = full(node.shape, 0, node.dtype)
-                other = full(node.shape, 1, node.dtype) if node is zeros else zeros
-                node = where(holds, node, other)
+                maker = self.maker(size)
+                assert maker is not None
+                node = tied(node, maker)
             made.append(node)
         return made
+
+    def maker(self, size: Found) -> Node | None:
+        """Who finds a size; None where a loop does, for its body."""
+        finder = self._finders.get(size)
+        reached = [] if finder is None else topological([finder])
+        return next((one for one in reached if size in sizes_made(one)), None)
+
+    def nodes_in_scope(self) -> set[Node]:
+        """What names stand for now, as far as it is computed."""
+        found: set[Node] = set()
+        for scope in self._scopes:
+            for value in scope.values.values():
+                leaves = () if value is None else leaves_of(value)
+                found |= {one._node for one in leaves if one._node is not None}
+        return found
 
     # Graphs.
 
@@ -280,6 +303,8 @@ class Translator:
 
     def call(self, call: Call) -> list[AnyValue | None]:
         """The outputs of an operator or a function."""
+        if any(isinstance(one, Either) for one in call.inputs):
+            return [*distributed(call, self.call)]
         function = self.functions.get((call.domain, call.op, call.attr("overload") or ""))
         if function is not None:
             return self._function(function, call)
@@ -293,6 +318,8 @@ class Translator:
                 return self._function(operators.defining_function(call), call)
             return self._handled(handler, call)
         except Unknown as unknown:
+            if handler is not None and unknown.is_found_in_run:
+                return [*specialized(call, handler)]
             self._failed, self._error = None, self._structure_needed(unknown)
             raise self._error from None
         except AreniteError as error:
@@ -324,8 +351,7 @@ class Translator:
             one if one is None else resized(one, sizes, f"input {k}")
             for k, one in enumerate(call.inputs)
         ]
-        again = Call(self, call.op, call.domain, call.version, call.name, call.attrs, inputs,
-                     call.outputs)  # fmt: skip
+        again = call.with_inputs(inputs)
         try:
             with self._inside(scope, "graphs"):
                 self.call(again)
@@ -338,20 +364,37 @@ class Translator:
             self._failed, self._error = failed, error
 
     def _handled(self, handler: Handler, call: Call) -> list[AnyValue | None]:
+        n_ranges = len(self._ranges)
         made = handler(call)
-        outputs = [made] if isinstance(made, Node | Value | Items | Maybe | None) else list(made)
+        outputs = list(made) if isinstance(made, Sequence) else [made]
+        if len(self._ranges) > n_ranges:
+            outputs = [self._behind(one, self._ranges[n_ranges:]) for one in outputs]
         # What stands in a graph of the node may use any name around it.
         is_pure = (call.domain, call.op) not in IMPURE and not call.has_graphs
         is_constant = is_pure and all(_is_constant(one) for one in call.inputs if one is not None)
         return [_value(one, is_constant) for one in outputs]
 
+    def _behind(self, output: Output, ranges: Sequence[Node]) -> Output:
+        """An output after what finds its sizes."""
+        node = output.node if isinstance(output, Value) else output
+        if not isinstance(node, Node):
+            return output
+        for one in dict.fromkeys(ranges):
+            if one.attr("size") in found_sizes(node) and one not in topological([node]):
+                node = tied(node, one)
+        return Value.of(node, is_string=isinstance(output, Value) and output.is_string)
+
+    def add_range(self, node: Node) -> None:
+        """A range whose length is a size of what an operator gives."""
+        self._ranges.append(node)
+        self._finders.setdefault(node.attr("size"), node)
+
     def _structure_needed(self, unknown: Unknown) -> AreniteError:
         call, index = unknown.call, unknown.index
         node = call.value(index).node
-        roots = [one for one in topological([node]) if one.op in ("input", "parameter", "state")]
-        names = [one.attr("name") for one in roots if one.op == "input"]
+        names = inputs_deciding(node)
         what = f"{call.where}: its input {index} decides structure"
-        if len(names) == len(roots) and names:
+        if names:
             return StructureNeeded(names, f"{what}, and follows from {', '.join(names)}")
         if unknown.because is not None:
             return unknown.because
@@ -407,29 +450,4 @@ def _is_constant(value: AnyValue) -> bool:
         return all(map(_is_constant, value.values))
     if isinstance(value, Maybe):
         return value.value is None or _is_constant(value.value)
-    return value.is_constant
-
-
-def nodes_of(value: AnyValue) -> list[Node]:
-    """The nodes of a value, in order."""
-    return [one.node for one in leaves_of(value)]
-
-
-def leaves_of(value: AnyValue) -> list[Value]:
-    """The tensors of a value, in order."""
-    if isinstance(value, Items):
-        return [leaf for one in value.values for leaf in leaves_of(one)]
-    if isinstance(value, Maybe):
-        return [] if value.value is None else leaves_of(value.value)
-    return [value]
-
-
-def _paths(name: str, value: AnyValue) -> list[str]:
-    if isinstance(value, Items):
-        return [path for k, one in enumerate(value.values) for path in _paths(f"{name}.{k}", one)]
-    if isinstance(value, Maybe):
-        return [] if value.value is None else _paths(name, value.value)
-    return [name]
-
-
-Build: TypeAlias = Callable[[Sequence[Node]], Sequence[Node]]
+    return isinstance(value, Value) and value.is_constant

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.dtype import DType, Kind
+from arenite.errors import AreniteError
 from arenite.ir import Dim, Expr, Node, constant, evaluate, graph_input, make, size
 from arenite.ir.compose.basic import mul, reshape
 from arenite.ir.element import held_dtype, numpy_dtype
@@ -173,7 +174,58 @@ class Maybe:
     value: Value | Items | None
 
 
-AnyValue: TypeAlias = Value | Items | Maybe
+@dataclass(frozen=True, slots=True, eq=False)
+class Either:
+    """One of two values that have no common type; a run knows which (`alternatives.py`)."""
+
+    condition: Node
+    then: AnyValue
+    otherwise: AnyValue
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wrong:
+    """What an operator that makes no sense gives, on a way that need not be taken."""
+
+    error: AreniteError
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """An output of a model whose number of axes a run finds."""
+
+    elements: Value
+    shape: Value
+
+
+AnyValue: TypeAlias = Value | Items | Maybe | Either | Wrong | Shaped
+
+
+def nodes_of(value: AnyValue) -> list[Node]:
+    """The nodes of a value, in order."""
+    return [one.node for one in leaves_of(value)]
+
+
+def leaves_of(value: AnyValue) -> list[Value]:
+    """The tensors of a value, in order."""
+    if isinstance(value, Items):
+        return [leaf for one in value.values for leaf in leaves_of(one)]
+    if isinstance(value, Maybe):
+        return [] if value.value is None else leaves_of(value.value)
+    if isinstance(value, Either):
+        return [*leaves_of(value.then), *leaves_of(value.otherwise)]
+    if isinstance(value, Shaped):
+        return [value.elements, value.shape]
+    return [value] if isinstance(value, Value) else []
+
+
+def paths_of(name: str, value: AnyValue) -> list[str]:
+    """Names of these tensors, in order, of a value that has one."""
+    if isinstance(value, Items):
+        return [path for k, one in enumerate(value.values) for path in paths_of(f"{name}.{k}", one)]
+    if isinstance(value, Maybe):
+        return [] if value.value is None else paths_of(name, value.value)
+    return [name, f"{name}.shape"] if isinstance(value, Shaped) else [name]
 
 
 def resized(value: AnyValue, sizes: Mapping[str, Dim], name: str) -> AnyValue:
@@ -183,7 +235,7 @@ def resized(value: AnyValue, sizes: Mapping[str, Dim], name: str) -> AnyValue:
         return Items(tuple(items), value.dtype)
     if isinstance(value, Maybe):
         return value if value.value is None else Maybe(resized(value.value, sizes, name))  # type: ignore[arg-type]
-    if value.is_constant:
+    if not isinstance(value, Value) or value.is_constant:
         return value
     if value.is_symbolic:
         assert value.sizes is not None

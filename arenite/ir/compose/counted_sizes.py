@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from arenite.dtype import DType
 from arenite.ir.compose.basic import (
@@ -17,9 +17,10 @@ from arenite.ir.compose.basic import (
     size_like,
     where,
 )
-from arenite.ir.dim import Dim, product
+from arenite.ir.dim import Atom, Dim, Floordiv, Positive, Var, product
 from arenite.ir.node import Node
 from arenite.ir.ops import full, make
+from arenite.ir.ops import size as size_node
 from arenite.ir.ops.control import cut
 from arenite.ir.ops.unbounded import arange
 
@@ -76,3 +77,26 @@ def positions_on_axes(mask: Node) -> list[Node]:
             at = binary("mod", at, size_like(size, at))
         found.append(at)
     return found
+
+
+def number_of(dim: Dim, values: Mapping[str, Node]) -> Node:
+    """A size as a number, over numbers for its variables."""
+    if isinstance(dim, int):
+        return full((), dim, INT64)
+    total: Node | None = None
+    for monomial, coefficient in dim.terms:
+        term = full((), coefficient, INT64)
+        for atom in monomial:
+            term = binary("mul", term, _atom(atom, values))
+        total = term if total is None else binary("add", total, term)
+    assert total is not None
+    return total
+
+
+def _atom(atom: Atom, values: Mapping[str, Node]) -> Node:
+    if isinstance(atom, Var):
+        return values[atom.name] if atom.name in values else size_node(atom, INT64)
+    if isinstance(atom, Positive):
+        return binary("maximum", number_of(atom.inner, values), 0)
+    assert isinstance(atom, Floordiv)
+    return binary("floordiv", number_of(atom.numerator, values), number_of(atom.divisor, values))

@@ -53,32 +53,28 @@ def blocks(node: Node) -> Node:
         return _packed(*node.inputs)
     if node.op == "matmul_experts" and node.attr("dtype").is_block:
         return _experts(node)
-    if node.op == "matmul" and _multiplies_blocks(node):
-        return _of_parts(node)
     if node.op == "matmul":
-        return narrow_factors(node)
+        w = _weights(node)
+        return narrow_factors(node) if w is None else _of_parts(node, w)
     return node
 
 
-def _multiplies_blocks(node: Node) -> bool:
-    """Whether it is a product of float32 by known weights in blocks, whose rows lie along K."""
+def _weights(node: Node) -> Node | None:
+    """The weights in blocks of a product of float32, if they are known and their rows lie along
+    K."""
     x, w = node.inputs
-    if w.op != "dequantise":
-        return False
+    in_rows = node.attr("transpose_b")
+    if w.op == "permute" and w.attr("axes") == (1, 0):
+        [w], in_rows = w.inputs, not in_rows
+    if w.op != "dequantise" or not in_rows or x.dtype != float32 or node.attr("transpose_a"):
+        return None
     [blocks] = w.inputs
     parts = blocks.inputs if blocks.op == "join_blocks" else w.inputs
-    return (
-        all(is_known(part) for part in parts)
-        and x.dtype == float32
-        and node.attr("transpose_b")
-        and not node.attr("transpose_a")
-    )
+    return blocks if all(is_known(part) for part in parts) else None
 
 
-def _of_parts(node: Node) -> Node:
-    x, weights = node.inputs
-    [w] = weights.inputs
-    parts, left = [], x
+def _of_parts(node: Node, w: Node) -> Node:
+    parts, left = [], node.inputs[0]
     for _ in range(PARTS - 1):
         parts.append(_rounded(left))
         left = sub(left, parts[-1])

@@ -1,8 +1,8 @@
 """Control flow: If, Loop, Scan.
 
-Where tensors alone go through, they become control flow of the graph. Sequences and optionals are
-structure: then the condition or the trip count must be known, and the way is taken, or the loop
-unrolled, while the model is read.
+Where tensors alone go through, they become control flow of the graph; what branches give may differ
+in sizes and axes where only a run knows which is taken. Sequences and optionals in loops are
+structure: then the trip count must be known, and the loop is unrolled while the model is read.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from arenite.errors import AreniteError
+from arenite.frontends.onnx.alternatives import merged
 from arenite.frontends.onnx.call import Call, Unknown
 from arenite.frontends.onnx.inputs import StructureNeeded
 from arenite.frontends.onnx.registry import Result, operator
-from arenite.frontends.onnx.values import AnyValue, Value
+from arenite.frontends.onnx.values import AnyValue, Value, Wrong
 from arenite.ir import Dim, Node, full, make, size
 from arenite.ir.compose import basic
 from arenite.ir.growing import FOR_EVER, Body, growing
@@ -38,26 +39,30 @@ def if_(call: Call) -> Result:
     if condition.known is not None:
         taken = "then_branch" if bool(condition.known.reshape(-1)[0]) else "else_branch"
         return call.translator.graph(call.subgraph(taken), {})
-    try:
-        then = call.translator.graph(call.subgraph("then_branch"), {})
-        otherwise = call.translator.graph(call.subgraph("else_branch"), {})
-    except StructureNeeded:
-        raise
-    except AreniteError as error:
-        # The way that is not taken need not make sense for the shapes at hand.
-        raise Unknown(call, 0, error) from None
+    ways: list[list[AnyValue]] = []
+    errors: list[AreniteError] = []
+    for name in ("then_branch", "else_branch"):
+        graph = call.subgraph(name)
+        try:
+            ways.append(call.translator.graph(graph, {}))
+        except StructureNeeded:
+            raise
+        except AreniteError as error:
+            # The way that is not taken need not make sense for the shapes at hand.
+            errors.append(error)
+            ways.append([Wrong(error)] * len(graph.output))
+    then, otherwise = ways
     if len(then) != len(otherwise):
         call.fail(f"its branches give {len(then)} and {len(otherwise)} values")
-    is_true = _truth(call, condition)
-    return [_chosen(call, is_true, a, b) for a, b in zip(then, otherwise, strict=True)]
+    is_alike = not errors and all(map(_are_alike, then, otherwise))
+    if len(errors) == 2 or (not is_alike and not call.is_found_in_run(0)):
+        # What comes out is structure: one way is taken.
+        raise Unknown(call, 0, errors[0] if errors else None)
+    return merged(call, _truth(call, condition), then, otherwise)
 
 
-def _chosen(call: Call, is_true: Node, a: AnyValue, b: AnyValue) -> Value:
-    if not (isinstance(a, Value) and isinstance(b, Value)) or a.shape != b.shape:
-        raise Unknown(call, 0)  # what comes out is structure: one way is taken
-    if a.dtype != b.dtype or a.is_string != b.is_string:
-        call.fail(f"its branches give values of other types: {a} and {b}")
-    return Value.of(make("if", is_true, a.node, b.node), is_string=a.is_string)
+def _are_alike(a: AnyValue, b: AnyValue) -> bool:
+    return isinstance(a, Value) and isinstance(b, Value) and a.shape == b.shape
 
 
 def _truth(call: Call, value: Value) -> Node:

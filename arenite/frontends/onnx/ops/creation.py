@@ -77,6 +77,8 @@ def counted(call: Call) -> Result:
     for index in range(3):
         if any(one != 1 for one in call.value(index).shape):
             call.fail(f"input {index} is one number, not of shape {call.value(index).shape}")
+    if any(call.is_found_in_run(index) for index in range(3)):
+        return _range_in_run(call, dtype)
     try:
         if dtype.kind in INTEGER:
             return _range_of_sizes(call, dtype)

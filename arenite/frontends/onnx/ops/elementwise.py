@@ -10,6 +10,7 @@ import numpy as np
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Handler, Result, operator
+from arenite.frontends.onnx.structure import aligned
 from arenite.frontends.onnx.values import Value
 from arenite.ir import Node, full, make
 from arenite.ir.compose import basic, neural
@@ -91,7 +92,7 @@ def _unary(op: str) -> Handler:
 
 
 def _binary(op: str) -> Handler:
-    return lambda call: binary(op, call.node(0), call.node(1))
+    return lambda call: binary(op, *aligned(call, call.node(0), call.node(1)))
 
 
 def _activation(function: Callable[[Node], Node]) -> Handler:
@@ -112,7 +113,7 @@ for _name, _function in ACTIVATIONS.items():
 @operator("Div", since=7)
 def division(call: Call) -> Result:
     """Of integers towards zero."""
-    a, b = basic.operands("Div", call.node(0), call.node(1))
+    a, b = basic.operands("Div", *aligned(call, call.node(0), call.node(1)))
     if a.dtype.kind is Kind.SIGNED:
         return make("floordiv", make("sub", a, make("fmod", a, b)), b)
     return make("floordiv" if a.dtype.kind is Kind.UNSIGNED else "div", a, b)
@@ -174,7 +175,7 @@ def _simple_power(base: Node, exponent: Value) -> Node | None:
 
 def _folded(op: str) -> Handler:
     """Of any number of inputs."""
-    return lambda call: reduce(lambda a, b: binary(op, a, b), call.nodes)
+    return lambda call: reduce(lambda a, b: binary(op, a, b), aligned(call, *call.nodes))
 
 
 for _name, _op in {"Max": "maximum", "Min": "minimum"}.items():
@@ -224,7 +225,7 @@ def logical_not(call: Call) -> Result:
 
 @operator("Where", since=9)
 def choice(call: Call) -> Result:
-    made = where(call.node(0), call.node(1), call.node(2))
+    made = where(*aligned(call, call.node(0), call.node(1), call.node(2)))
     return Value.of(made, is_string=call.value(1).is_string)
 
 

@@ -258,30 +258,33 @@ def _found_slice(call: Call) -> Node:
         call.refuse("how many axes it slices is only found while running")
     axes = call.integers(3) if call.has(3) else list(range(count))
     steps = call.integers(4) if call.has(4) else [1] * count
-    if any(step != 1 for step in steps):
-        call.refuse(f"steps of {steps} between ends that are only found while running")
+    if 0 in steps:
+        call.fail("a step is 0")
     for k, axis in enumerate(call.axes(axes, x.ndim)):
-        size = x.shape[axis]
+        size, step = x.shape[axis], steps[k]
         first, last = (
             reshape(slice_axis(cast(call.node(index), INT64), 0, k, k + 1), ()) for index in (1, 2)
         )
         (base, shift), (other, further) = _distance(first), _distance(last)
-        if base is other and shift < further:
+        if base is other and shift < further and step == 1:
             # As i:i+1 in a loop: a length that is known, so that places outside are an error.
             places = add(iota(further - shift), first)
         else:
-            start, end = _within(first, size), _within(last, size)
-            length = binary("maximum", binary("sub", end, start), 0)
-            places = add(cut(iota(size), length), start)
+            # Backwards, the ends are one further to the front.
+            start, end = (_within(place, size, int(step < 0)) for place in (first, last))
+            distance = binary("sub", end, start) if step > 0 else binary("sub", start, end)
+            whole = binary("add", binary("maximum", distance, 0), abs(step) - 1)
+            length = binary("floordiv", whole, abs(step))
+            places = add(basic.mul(cut(iota(size), length), step), start)
         x = make("gather", x, places, axis=axis)
     return x
 
 
-def _within(place: Node, size: Dim) -> Node:
-    """An end of a slice, within 0..size."""
+def _within(place: Node, size: Dim, shift: int) -> Node:
+    """An end of a slice, within 0..size, or as far in front of these as the shift."""
     most = size_like(size, place)
     place = where(binary("lt", place, 0), add(place, most), place)
-    return binary("minimum", binary("maximum", place, 0), most)
+    return binary("minimum", binary("maximum", place, -shift), binary("sub", most, shift))
 
 
 def _distance(node: Node) -> tuple[Node, int]:

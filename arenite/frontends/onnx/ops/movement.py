@@ -9,16 +9,19 @@ from functools import wraps
 import numpy as np
 
 from arenite.dtype import BY_NAME
+from arenite.frontends.onnx.alternatives import merged
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.random import seed_of
 from arenite.frontends.onnx.registry import Handler, Result, operator
-from arenite.frontends.onnx.values import MAX_BETWEEN, Value
-from arenite.ir import Dim, Node, bounds, ceildiv, constant, full, maximum, minimum, product
+from arenite.frontends.onnx.structure import aligned, checked, gathered, reshaped_in_run
+from arenite.frontends.onnx.values import MAX_BETWEEN, AnyValue, Value
+from arenite.ir import Dim, Node, bounds, ceildiv, constant, full, make, maximum, minimum, product
+from arenite.ir import size as size_node
 from arenite.ir.compose import basic, padding
 from arenite.ir.compose.basic import permute, reshape
 from arenite.ir.compose.random import uniform
-from arenite.ir.dim import exact_quotient
-from arenite.ir.ops.define import BOOL, broadcast
+from arenite.ir.dim import exact_quotient, found_in
+from arenite.ir.ops.define import BOOL, INT64, broadcast
 
 FLOAT32 = BY_NAME["float32"]
 
@@ -66,11 +69,16 @@ def reshaped(call: Call) -> Result:
         rest = product(size for axis, size in enumerate(x.shape) if axis not in copied)
         others = [s for axis, s in enumerate(shape) if axis not in copied and s != -1]
         shape[shape.index(-1)] = _left(call, x, rest, product(others), wanted)
+    is_found = any(found_in(size) for size in (*x.shape, *shape))
+    if is_found and product(shape) != product(x.shape):
+        return reshaped_in_run(call, x, shape)
     return reshape(x, shape)
 
 
 def _left(call: Call, x: Node, total: Dim, known: Dim, wanted: Sequence[Dim]) -> Dim:
     found = None if known == 0 else exact_quotient(total, known)
+    if found is None and known != 0 and (found_in(total) or found_in(known)):
+        return total // maximum(1, known)
     if found is None:
         call.fail(f"elements of shape {x.shape} do not divide into shape {list(wanted)}")
     return found
@@ -93,13 +101,31 @@ def squeeze(call: Call) -> Result:
     x = call.node(0)
     given = _axes(call)
     if given is None:
-        axes = [axis for axis, size in enumerate(x.shape) if size == 1]
-    else:
-        axes = call.axes(given, x.ndim)
+        return _squeezed(call, x, 0)
+    axes = call.axes(given, x.ndim)
     for axis in axes:
         if x.shape[axis] != 1:
             call.fail(f"axis {axis} of shape {x.shape} is not of size 1")
     return reshape(x, [size for axis, size in enumerate(x.shape) if axis not in axes])
+
+
+def _squeezed(call: Call, x: Node, first: int) -> Node | AnyValue:
+    """Without all axes of size 1, from one on; of a size that is found a run tells."""
+    for axis in range(first, x.ndim):
+        size = x.shape[axis]
+        if size == 1:
+            return _squeezed(call, reshape(x, x.shape[:axis] + x.shape[axis + 1 :]), axis)
+        low, high = bounds(size)
+        if not low <= 1 <= high:
+            continue
+        if not found_in(size):
+            call.refuse(f"it takes away axes of size 1, and axis {axis} of {x.shape} may be one")
+        is_one = basic.binary("eq", size_node(size, INT64), 1)
+        without = make("gather", x, full((), 0, INT64), axis=axis)
+        ways = [_squeezed(call, without, axis), _squeezed(call, x, axis + 1)]
+        return merged(call, is_one, *([Value.of(one) if isinstance(one, Node) else one]
+                                      for one in ways))[0]  # fmt: skip
+    return x
 
 
 @operator("Unsqueeze")
@@ -125,8 +151,11 @@ def _axes(call: Call) -> list[int] | None:
 @moves
 def expand(call: Call) -> Result:
     x = call.node(0)
-    wanted = tuple(call.sizes(1))
-    return basic.broadcast_to(x, broadcast("Expand", x.shape, wanted))
+    wanted = call.sizes(1)
+    if any(map(found_in, (*x.shape, *wanted))):
+        x, room = aligned(call, x, full(wanted, 0, x.dtype))
+        wanted = [*room.shape]
+    return basic.broadcast_to(x, broadcast("Expand", x.shape, tuple(wanted)))
 
 
 @operator("Transpose")
@@ -149,7 +178,8 @@ def concat(call: Call) -> Result:
     nodes = call.nodes
     if not nodes:
         call.fail("it needs an input")
-    return basic.concat(nodes, call.some_axis(call.need_attr("axis"), nodes[0].ndim))
+    axis = call.some_axis(call.need_attr("axis"), nodes[0].ndim)
+    return basic.concat(aligned(call, *nodes, but=axis), axis)
 
 
 @operator("Split", since=2)
@@ -167,13 +197,27 @@ def split(call: Call) -> Result:
         if count != call.n_outputs:
             call.fail(f"num_outputs is {count}, and it has {call.n_outputs} outputs")
         lengths = _equal_lengths(call, size, count)
-    if sum(lengths, start=0) != size or any(bounds(one)[0] < 0 for one in lengths):
+    total = sum(lengths, start=0)
+    if total != size and any(found_in(one) for one in (total, size)):
+        return _split_in_run(call, x, axis, lengths)
+    if total != size or any(bounds(one)[0] < 0 for one in lengths):
         call.fail(f"lengths {list(lengths)} are not those of an axis of size {size}")
     made = []
     start: Dim = 0
     for length in lengths:
         made.append(basic.slice_axis(x, axis, start, start + length))
         start = start + length
+    return made
+
+
+def _split_in_run(call: Call, x: Node, axis: int, lengths: Sequence[Dim]) -> list[Node]:
+    sides = [size_node(one, INT64) for one in (sum(lengths, start=0), x.shape[axis])]
+    what = f"the sum of lengths, and the size of axis {axis}, were found to be"
+    start = basic.sub(checked(call, what, *sides, lambda a, b: a == b), sides[0])
+    made = []
+    for length in lengths:
+        made.append(gathered(x, axis, start, length))
+        start = basic.add(start, size_node(length, INT64))
     return made
 
 
@@ -240,7 +284,7 @@ def pad(call: Call) -> Result:
     """Negative numbers take elements away."""
     x = call.node(0)
     given = call.integers(3) if call.has(3) else list(range(x.ndim))
-    pairs = _pairs(call, call.sizes(1), x.ndim, call.axes(given, x.ndim))
+    pairs = _pairs(call, call.sizes(1, signed=True), x.ndim, call.axes(given, x.ndim))
     value: Node | int = 0
     if call.has(2):
         value = call.node(2)
@@ -272,6 +316,9 @@ def _padded(call: Call, x: Node, pairs: Sequence[tuple[Dim, Dim]], value: Node |
         had = x.shape[axis]
         if bounds(had - less - more)[1] < 0:
             call.fail(f"pads {before} and {after} take more than axis {axis} of {x.shape} has")
+        if any(found_in(one) for one in (less, more)):
+            x = gathered(x, axis, less, maximum(0, had - less - more))
+            continue
         x = basic.slice_axis(x, axis, less, had - more)
     outside = [(maximum(0, before), maximum(0, after)) for before, after in pairs]
     if mode != "constant":

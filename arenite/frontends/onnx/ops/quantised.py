@@ -21,18 +21,22 @@ from arenite.ir.compose.basic import (
     broadcast_to,
     cast,
     div,
+    expand_dims,
     mul,
+    permute,
     reshape,
     slice_axis,
     sub,
     unary,
     where,
 )
+from arenite.ir.compose.blocks import blocks_of, has_blocks
 from arenite.ir.compose.convolution import pairs
 from arenite.ir.compose.linear import matmul
 from arenite.ir.compose.padding import filled
 from arenite.ir.compose.reductions import reduce
 from arenite.ir.element import widened
+from arenite.ir.ops.blocks import RUN, dequantise
 from arenite.ir.ops.define import INT32, INTEGER
 
 FLOAT32, UINT8 = BY_NAME["float32"], BY_NAME["uint8"]
@@ -151,8 +155,44 @@ def dequantize_linear(call: Call) -> Result:
     scale, zero = call.numbers(1), zero_point(call, 2)
     number = call.attr("output_dtype", 0)
     dtype = dtype_of(number, call.where) if number else scale.dtype
+    if x.dtype.name in ("int4", "uint4") and call.value(0).is_constant and dtype == FLOAT32:
+        weights = _in_blocks(call, x, scale)
+        if weights is not None:
+            return weights
     zero = None if zero is None else _spread(call, zero, x)
     return cast(dequantized(x, _spread(call, scale, x), zero), dtype)
+
+
+def _in_blocks(call: Call, x: Node, scale: Node) -> Node | None:
+    """A matrix of 4 bits that stays so: a product reads it block by block. None where there are no
+    such blocks; what is scaled together lies along an axis, or along the other one in blocks."""
+    block: int = call.attr("block_size", 0)
+    if x.ndim != 2 or scale.ndim != (2 if block else 1):
+        return None
+    axis = call.axis(call.attr("axis", 1), 2)
+    along_axis = axis if block else 1 - axis
+    width, depth = x.shape[1 - along_axis], x.shape[along_axis]
+    if not isinstance(depth, int) or not has_blocks(4, block or RUN, depth):
+        return None
+    _spread(call, scale, x)  # which says what does not fit
+
+    def in_rows(node: Node) -> Node:
+        """[width, blocks], or [width, depth]."""
+        node = node if node.ndim == 2 else expand_dims(node, along_axis)
+        return node if along_axis == 1 else permute(node, (1, 0))
+
+    # Nibbles without a sign: those of signed numbers count from -8.
+    first = -8 if x.dtype.name == "int4" else 0
+    pairs_ = reshape(sub(cast(in_rows(x), INT32), first), (width, depth // 2, 2))
+    low, high = (reshape(slice_axis(pairs_, 2, k, k + 1), (width, depth // 2)) for k in (0, 1))
+    numbers_ = cast(add(low, mul(high, 16)), UINT8)
+    zeros = full((1, 1), float(-first), FLOAT32)
+    if call.has(2):
+        zeros = in_rows(sub(cast(call.node(2), FLOAT32), float(first)))
+    is_half = first == -8 and not call.has(2)
+    scales = cast(in_rows(scale), FLOAT32)
+    blocks = blocks_of(numbers_, scales, None if is_half else zeros, 4, block or depth)
+    return dequantise(blocks) if along_axis == 1 else permute(dequantise(blocks), (1, 0))
 
 
 @operator("DynamicQuantizeLinear", since=11)

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from arenite.dtype import BY_NAME, Kind
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Handler, Result, operator
+from arenite.frontends.onnx.structure import checked
 from arenite.ir import Dim, Node, known_le, make, product
+from arenite.ir import size as size_node
 from arenite.ir.compose import basic, reductions
 from arenite.ir.compose.basic import (
     binary,
@@ -25,6 +27,7 @@ from arenite.ir.compose.basic import (
     unary,
 )
 from arenite.ir.compose.reductions import reduce
+from arenite.ir.ops.control import cut
 
 FLOAT64, INT64 = BY_NAME["float64"], BY_NAME["int64"]
 
@@ -139,13 +142,23 @@ def cumulative(call: Call) -> Result:
 def top_k(call: Call) -> Result:
     """The greatest or least along an axis, and where they stand; of equal ones the first."""
     x = call.node(0)
-    k: Dim = call.size(1) if call.version >= 10 else call.need_attr("k")
     axis = call.axis_of(x, -1)
+    places = make("argsort", x, axis=axis, descending=bool(call.attr("largest", 1)))
+    if call.version >= 10 and call.is_found_in_run(1):
+        first = make("gather", places, _first_places(call, x.shape[axis]), axis=axis)
+        return make("gather_elements", x, first, axis=axis), first
+    k: Dim = call.size(1) if call.version >= 10 else call.need_attr("k")
     if not known_le(k, x.shape[axis]):
         call.fail(f"k = {k} of an axis of size {x.shape[axis]}")
-    places = make("argsort", x, axis=axis, descending=bool(call.attr("largest", 1)))
     first = slice_axis(places, axis, 0, k)
     return make("gather_elements", x, first, axis=axis), first
+
+
+def _first_places(call: Call, size: Dim) -> Node:
+    """0, 1, ... before a k that only a run knows."""
+    count, most = reshape(call.node(1), ()), size_node(size, INT64)
+    what = "k, and the size of its axis, were found to be"
+    return cut(iota(size), checked(call, what, count, most, lambda k, n: 0 <= k <= n))
 
 
 @operator("Hardmax")

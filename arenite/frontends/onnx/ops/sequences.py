@@ -117,6 +117,8 @@ def split_to_sequence(call: Call) -> Result:
         step = call.integer(1)
         if step < 1:
             call.fail(f"parts of {step}")
+        # The standard leaves `keepdims` to a split that is not given; exporters write both.
+        keeps = step != 1 or bool(call.attr("keepdims", 1))
         count = _number(call, size)
         lengths = [min(step, count - start) for start in range(0, count, step)]
     else:
@@ -183,4 +185,6 @@ def optional_get_element(call: Call) -> Result:
 
 
 def _content(value: AnyValue) -> Value | Items | None:
-    return value.value if isinstance(value, Maybe) else value
+    content = value.value if isinstance(value, Maybe) else value
+    assert content is None or isinstance(content, Value | Items)
+    return content
