@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from arenite.backends.webgpu import submission, timestamps
 from arenite.backends.webgpu.checked import run_checked
 from arenite.backends.webgpu.compile import shaders_of
+from arenite.backends.webgpu.decoding import WebGpuDecoding
 from arenite.backends.webgpu.dispatch import Bound, dispatches_of, new_buffer, submit
 from arenite.backends.webgpu.exchange import Exchange, StagingPool, Transfer
 from arenite.backends.webgpu.memory import Region, Regions, constants_of
@@ -38,6 +39,7 @@ from arenite.ir.dim import evaluate
 from arenite.ir.interface import GraphInterface
 from arenite.program.arguments import check_room, write_to
 from arenite.program.compiled import Compiled
+from arenite.program.decoding import TokenChoice
 from arenite.program.launch import Launch
 from arenite.program.loaded import LoadedProgram, OnPacked, Timings
 from arenite.program.places import Places, Resizer
@@ -85,7 +87,7 @@ class WebGpuProgram(LoadedProgram):
         self.device = device
         self._regions: Regions | None = Regions(device, self.compiled, self._constants)
         nbytes = len(self.names) * WORD_NBYTES
-        self._staging = StagingPool(device)
+        self.staging = StagingPool(device)
         self._errors = new_buffer(device, nbytes, "STORAGE COPY_SRC COPY_DST")
 
     @cached_property
@@ -109,8 +111,7 @@ class WebGpuProgram(LoadedProgram):
             check_room(out, [(value.shape, value.dtype) for value in outputs], sizes)
         self._is_cancelled = False
         results = self.start(arrays, sizes).result()
-        if self._is_cancelled:
-            raise RunCancelled("the run was cancelled; the Executable can be called again")
+        self.check_cancelled()
         return results if out is None else write_to(out, results, [None] * len(out), "")
 
     def start(self, arrays: list[Array], sizes: dict[str, int]) -> Pending:
@@ -123,7 +124,7 @@ class WebGpuProgram(LoadedProgram):
             else:
                 recorded.exchange.arrays = arrays
                 for step in self.order.arguments:
-                    recorded.exchange.record(None, step, self._place(step.there))
+                    recorded.exchange.record(None, step, self.place(step.there))
             self.bound_table(sizes).write()
             pending = self.submit(recorded)
             self._record_ahead(sizes)
@@ -133,13 +134,18 @@ class WebGpuProgram(LoadedProgram):
         """The command buffer of a run, of which arrays may be known later."""
         table = self.bound_table(sizes)
         exchange = self.exchange(arrays or (), sizes)
-        encoder = self.device.device.create_command_encoder()
-        encoder.clear_buffer(self._errors)
+        encoder = self.encoder()
         for step in self.order.steps:
             is_given = isinstance(step, Transfer) and not self.order.is_result(step)
             if arrays is not None or not is_given:
                 self.record_step(encoder, table, exchange, step)
         return self.finished(encoder, exchange)
+
+    def encoder(self) -> Any:
+        """What a run is recorded with; it has no errors yet."""
+        encoder = self.device.device.create_command_encoder()
+        encoder.clear_buffer(self._errors)
+        return encoder
 
     def finished(self, encoder: Any, exchange: Exchange) -> Recorded:
         """What was recorded, with the errors of all launches behind it."""
@@ -157,7 +163,7 @@ class WebGpuProgram(LoadedProgram):
         self._expected = {name: size + step[name] for name, size in sizes.items()}
         self._last = dict(sizes)
         for _, one in self._recorded.items():
-            self._staging.give_back(one.exchange.staging)
+            self.staging.give_back(one.exchange.staging)
         self._recorded.clear()
         is_within = all(
             var.low <= self._expected[var.name] <= var.high for var in self.interface.vars
@@ -198,8 +204,23 @@ class WebGpuProgram(LoadedProgram):
         # What was submitted can't be called back: its results are dropped when they come.
         self._is_cancelled = True
 
+    def check_cancelled(self) -> None:
+        """RunCancelled, if someone has asked for it."""
+        if self._is_cancelled:
+            raise RunCancelled("the run was cancelled; the Executable can be called again")
+
     def exchange(self, arrays: Sequence[Array], sizes: Mapping[str, int]) -> Exchange:
-        return Exchange(self._staging, self.compiled, self._constants, sizes, arrays)
+        outputs = self.compiled.outputs
+        return Exchange(self.staging, self.compiled, self._constants, sizes, arrays, outputs)
+
+    def decoder(
+        self, choice: TokenChoice, tokens: Sequence[int], numbers: NDArray[np.float64]
+    ) -> WebGpuDecoding | None:
+        """Runs that choose their own tokens, if they can here."""
+        self._is_cancelled = False
+        with self.failing():
+            self.pack(None)
+            return WebGpuDecoding.begin(self, choice, tokens, numbers)
 
     def submit(self, recorded: Recorded) -> Pending:
         """Run what is recorded; the results come with the errors of all launches."""
@@ -210,7 +231,7 @@ class WebGpuProgram(LoadedProgram):
             self.names,
             recorded.exchange.outputs,
             self.fail,
-            self._staging.give_back,
+            self.staging.give_back,
         )
 
     # Binding.
@@ -239,7 +260,7 @@ class WebGpuProgram(LoadedProgram):
             places.offset[self.state_numbers] = [*map(self._state_at, self.state_numbers)]
         return places
 
-    def _place(self, number: int) -> tuple[Region, int]:
+    def place(self, number: int) -> tuple[Region, int]:
         """The region of a value and the word it begins at, in the set of states in use."""
         return self.regions.place(number, int(self.places.offset[number]))
 
@@ -249,7 +270,7 @@ class WebGpuProgram(LoadedProgram):
         return Bound(
             launch.name,
             self.shaders[launch.entry],
-            [self._place(int(value)) for value in launch.arrays],
+            [self.place(int(value)) for value in launch.arrays],
             [evaluate(size, sizes) for size in launch.sizes],
             evaluate(launch.tiles, sizes),
             number,
@@ -264,7 +285,7 @@ class WebGpuProgram(LoadedProgram):
         times: dict[str, Any] | None = None,
     ) -> None:
         if isinstance(step, Transfer):
-            exchange.record(encoder, step, self._place(step.there))
+            exchange.record(encoder, step, self.place(step.there))
         elif times is not None or table.rows["x"][step.start : step.stop].any():
             record_rows(encoder, table.rows[step.start : step.stop], times)
 
@@ -286,7 +307,7 @@ class WebGpuProgram(LoadedProgram):
                 for row, number in enumerate(self.order.rows):
                     launch = self.compiled.launches[number]
                     if not self._states.isdisjoint(map(int, launch.arrays)):
-                        words = [self._place(int(value))[1] for value in launch.arrays]
+                        words = [self.place(int(value))[1] for value in launch.arrays]
                         self._table.place(row, words)
 
     def _state_at(self, number: int) -> int:
