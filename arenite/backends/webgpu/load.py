@@ -89,6 +89,10 @@ class WebGpuProgram(LoadedProgram):
         nbytes = len(self.names) * WORD_NBYTES
         self.staging = StagingPool(device)
         self._errors = new_buffer(device, nbytes, "STORAGE COPY_SRC COPY_DST")
+        with self._regions.uploading(self._constants) as has_time:
+            # Pipelines are made meanwhile, for the longest runs and for the shortest.
+            for which in ("high", "low") if has_time else ():
+                self.bound_table({var.name: getattr(var, which) for var in self.interface.vars})
 
     @cached_property
     def order(self) -> LaunchOrder:
