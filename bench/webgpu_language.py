@@ -62,7 +62,7 @@ ROUNDS = 15
 #: Tokens a round.
 N_DECODED = 32
 #: How tokens are chosen: the likeliest, and as most people have it.
-CHOICES = {"likeliest": {"temperature": 0.0}, "usual chain": {"seed": 1}}
+CHOICES: dict[str, dict[str, Any]] = {"likeliest": {"temperature": 0.0}, "usual chain": {"seed": 1}}
 #: What a GPU works before it is timed: at rest its clocks are a fifth of what they can be.
 WARM_SECONDS = 0.5
 #: Of a logit of the small models: weights in blocks take activations in 8 bits.

@@ -382,7 +382,7 @@ def test_a_type_is_parsed_without_naming_all_others(
     gpu: WebGpuAllocator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A few lines instead of a thousand, and the same type."""
-    import pycparser
+    import pycparser  # type: ignore[import-untyped]
     from wgpu.backends.wgpu_native import ffi
 
     lines = []
