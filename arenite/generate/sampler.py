@@ -119,8 +119,9 @@ class Sampler:
 
     def numbers(self, count: int) -> NDArray[np.float64]:
         """The next random numbers, which are not used up by that."""
-        while len(self._numbers) < count:
-            self._numbers.append((int(self._random.random_raw()) >> 11) * UNIT)
+        n_new = count - len(self._numbers)
+        if n_new > 0:
+            self._numbers += ((self._random.random_raw(n_new) >> np.uint64(11)) * UNIT).tolist()
         return np.array([*islice(self._numbers, count)])
 
     def use_number(self) -> None:

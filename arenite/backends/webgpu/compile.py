@@ -13,18 +13,17 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.shader import FIRST_REGION, Shader
-from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.built import Built
-from arenite.codegen.printer import kernel_text
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.errors import DamagedCache
 from arenite.program.backend import Code, KernelCode, OnCompiled
 from arenite.program.cached_kernel import ModuleText
+
+if TYPE_CHECKING:
+    from arenite.codegen.kernels.built import Built
 
 #: Pipelines that are kept on a device when no program has them any more.
 MAX_PIPELINES = 1024
@@ -36,6 +35,10 @@ _pipelines: WeakKeyDictionary[WebGpuAllocator, OrderedDict[str, Any]] = WeakKeyD
 
 def compiled(built: Mapping[int, Built], on_progress: OnCompiled | None = None) -> Code:
     """The shaders of kernels, each once however many kernels have it."""
+    from arenite.backends.webgpu.lower import lower
+    from arenite.codegen import loop_ir as ir
+    from arenite.codegen.printer import kernel_text
+
     shaders: dict[Shader, int] = {}
     kernels: dict[int, KernelCode] = {}
     for number, one in built.items():

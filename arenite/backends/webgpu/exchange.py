@@ -80,7 +80,6 @@ class Exchange:
         self._device = pool.device
         self._compiled, self._sizes = compiled, sizes
         self.arrays = arrays
-        self._inputs = frozenset(compiled.frame.numbers("input"))
         self.token_at = WORD_NBYTES * (len(compiled.load) + len(compiled.launches))
         end = self.token_at + WORD_NBYTES
         self.outputs: list[Output] = []
@@ -106,7 +105,7 @@ class Exchange:
         nbytes = in_words(evaluate(self._compiled.values[one.value].nbytes, self._sizes))
         if not nbytes:
             return
-        if one.value not in self._inputs:
+        if self._compiled.values[one.value].kind == "output":
             begin = self._received[one.value]
             encoder.copy_buffer_to_buffer(there, at, self.staging, begin, nbytes)
             return

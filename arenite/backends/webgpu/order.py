@@ -31,16 +31,21 @@ class LaunchOrder:
         self.on_host = frozenset(compiled.frame.numbers("input", "output"))
 
     @cached_property
-    def sets(self) -> list[list[int]]:
-        """Launches by number, in the order they run in: those of a set wait for the same, conflict
-        with none of each other on their final addresses, and may be one dispatch."""
+    def _edges(self) -> list[tuple[int, int]]:
+        """Launches and those that wait for them."""
         from arenite.hazards import order
         from arenite.program.touched import placed
 
-        levels = [0] * len(self._launches)
         edges = order(placed(self._launches, self._places))
-        for edge in sorted(edges, key=lambda one: one.after):
-            levels[edge.after] = max(levels[edge.after], levels[edge.before] + 1)
+        return sorted(((one.before, one.after) for one in edges), key=lambda edge: edge[1])
+
+    @cached_property
+    def sets(self) -> list[list[int]]:
+        """Launches by number, in the order they run in: those of a set wait for the same, conflict
+        with none of each other on their final addresses, and may be one dispatch."""
+        levels = [0] * len(self._launches)
+        for before, after in self._edges:
+            levels[after] = max(levels[after], levels[before] + 1)
         sets: dict[tuple[int, int], list[int]] = {}
         for k, launch in enumerate(self._launches):
             kind = -1 - k
@@ -70,7 +75,8 @@ class LaunchOrder:
     def steps(self) -> list[range | Transfer]:
         """What is recorded, in order: rows of the table, which are one pass, and copies. A pass
         costs as much as several dispatches: one ends only for a copy that is bound to its place."""
-        ahead, behind = self._free(self.every), self._free(self.every[::-1])
+        waiting = {after for _, after in self._edges}
+        awaited = {before for before, _ in self._edges}
         steps: list[range | Transfer] = []
         results: list[Transfer] = []
         first = end = 0
@@ -79,7 +85,7 @@ class LaunchOrder:
             if self._is_dispatch(launch):
                 end += 1
                 continue
-            transfer = self._transfer(k, launch, ahead, behind)
+            transfer = self._transfer(k, launch, waiting, awaited)
             if transfer.is_free:
                 (results if self.is_result(transfer) else steps).append(transfer)
                 continue
@@ -127,25 +133,15 @@ class LaunchOrder:
                     "which it conflicts with and stands behind in the program"
                 )
 
-    def _free(self, order: Sequence[int]) -> set[int]:
-        """Launches that conflict with none before them in this order."""
-        from arenite.hazards import HazardTracker
-        from arenite.program.touched import placed
-
-        ranges = [touched.ranges for touched in placed(self._launches, self._places)]
-        tracker, found = HazardTracker(), set()
-        for k in order:
-            if not tracker.check(ranges[k]):
-                found.add(k)
-            tracker.add(ranges[k])
-        return found
-
-    def _transfer(self, number: int, launch: Launch, ahead: set[int], behind: set[int]) -> Transfer:
-        """The copy that a launch is: one of its values is on the host."""
+    def _transfer(
+        self, number: int, launch: Launch, waiting: set[int], awaited: set[int]
+    ) -> Transfer:
+        """The copy that a launch is: one of its values is on the host. One to the device is free if
+        it waits for none, one to the host if none waits for it."""
         [host] = [n for n in map(int, launch.arrays) if n in self.on_host]
         [there] = [n for n in map(int, launch.arrays) if n not in self.on_host]
         is_result = host in map(int, launch.writes)
-        return Transfer(number, host, there, number in (behind if is_result else ahead))
+        return Transfer(number, host, there, number not in (awaited if is_result else waiting))
 
     def _is_dispatch(self, launch: Launch) -> bool:
         """Whether it is no copy from the host, or to it."""

@@ -223,10 +223,13 @@ class DispatchTable:
             rows, columns, which = self._cells
             self._words[rows, columns] = self._values[which]
             rows, which = self._late
-            self._tiles[rows] = self._values[which]
-            if not self._runs or not changed.isdisjoint(self._choosing):
-                self._choose()
-            self._count_groups()
+            tiles = self._values[which]
+            is_new = not self._runs or not changed.isdisjoint(self._choosing)
+            if is_new or not np.array_equal(self._tiles[rows], tiles):
+                self._tiles[rows] = tiles
+                if is_new:
+                    self._choose()
+                self._count_groups()
             self._known = dict(sizes)
             self._is_written = self._is_written and not changed
 
