@@ -22,7 +22,7 @@ from arenite.backends.webgpu.exchange import Exchange, Transfer
 from arenite.backends.webgpu.memory import Region
 from arenite.backends.webgpu.recorder import record_rows
 from arenite.backends.webgpu.results import Output, Pending
-from arenite.backends.webgpu.sampling import CANDIDATES, DRAWN, UNDECIDED, contents, shader
+from arenite.backends.webgpu.sampling import CANDIDATES, DRAWN, ROOM, UNDECIDED, contents, shader
 from arenite.backends.webgpu.table import ROW, handle
 from arenite.device import Buffer
 from arenite.device.webgpu import WORD_NBYTES
@@ -61,11 +61,9 @@ class WebGpuDecoding:
         buffer = Buffer.allocate(device, uint8, (memory.nbytes,))
         buffer.copyin(memory.view(np.uint8))
         self._region = Region.of("sampler", buffer)
-        threads = min(THREADS, 1 << device.limits.threads.bit_length() - 1)
         places = [program.place(logits.there), (self._region, 0)]
-        [self._sample] = dispatches_of(
-            device, [Bound("sample", shader(threads), places, (), 1, 0)], None
-        )
+        sample = Bound("sample", shader(_threads(program)), places, (), 1, 0)
+        [self._sample] = dispatches_of(device, [sample], None)
         row = (handle(self._sample.pipeline), handle(self._sample.bind_group), 1, 1)
         self._row = np.array([row], ROW)
 
@@ -85,6 +83,8 @@ class WebGpuDecoding:
         token = next((step for step in given if values[step.value].source == 0), None)
         results = [step for step in copies if step not in given]
         if token is None or len(results) != 1 or choice.top_k > CANDIDATES:
+            return None
+        if choice.n_tokens > _threads(program) * ROOM:
             return None
         [logits] = results
         is_one = (
@@ -128,3 +128,8 @@ class WebGpuDecoding:
         if int(word) & UNDECIDED:
             return None
         return ChosenToken(int(word) & (DRAWN - 1), bool(int(word) & DRAWN))
+
+
+def _threads(program: WebGpuProgram) -> int:
+    """Those of the group that samples: a power of two."""
+    return min(THREADS, 1 << program.device.limits.threads.bit_length() - 1)

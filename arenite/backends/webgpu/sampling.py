@@ -26,6 +26,8 @@ from arenite.program.decoding import TokenChoice
 ROOM = 1024
 #: Largest values that are looked for where top_k sets no number; the most that it may set.
 CANDIDATES = 256
+#: Parts that the shares of all threads are summed in.
+BLOCK = 32
 #: What is said of a token beside its number.
 DRAWN, UNDECIDED = 1 << 30, 1 << 31
 
@@ -44,18 +46,22 @@ _TEXT = """struct Parameters {
 @group(0) @binding(0) var<uniform> parameters: Parameters;
 const NO_NUMBER = 0xff800000u;  // the key of infinity, and above it NaN
 const BANNED = 0x007fffffu;     // that of minus infinity
+var<workgroup> header: array<u32, NUMBERS>;
 var<workgroup> keys: array<u32, ROOMu>;
 var<workgroup> places: array<u32, ROOMu>;
 var<workgroup> weights: array<f32, ROOMu>;
 var<workgroup> tempered: array<f32, ROOMu>;
 var<workgroup> n_above: atomic<u32>;
+var<workgroup> goal: f32;     // a random part of all weights, and the sum of those before a place
+var<workgroup> reached: f32;
+var<workgroup> chosen_share: u32;
 var<private> bias_at: u32;    // 0: nothing is added
 var<private> counts_at: u32;  // of each token among the recent ones; 0: nothing is penalised
 var<private> repetition: f32;
 var<private> frequency: f32;
 var<private> presence: f32;
 
-fn number(at: u32) -> f32 { return bitcast<f32>(memory_word(at)); }
+fn number(at: u32) -> f32 { return bitcast<f32>(header[at]); }
 
 // An integer that is larger where the logit is, biased and penalised.
 fn key_at(place: u32) -> u32 {
@@ -124,82 +130,104 @@ fn find_largest(lane: u32) {
 }
 
 fn random(total: f32) -> f32 {
-  let drawn = memory_word(DRAWN);
+  let drawn = header[DRAWN];
   memory_put(DRAWN, drawn + 1u);
-  return number(NUMBERS + drawn) * total;
+  return bitcast<f32>(memory_word(NUMBERS + drawn)) * total;
 }
 
 fn choose(token: u32, note: u32) {
-  let next = memory_word(NEXT);
+  let next = header[NEXT];
   memory_put(NEXT, next + 1u);
-  memory_put(memory_word(LOG) + next, token);
-  memory_put(memory_word(CHOSEN) + next, token | note);
+  memory_put(header[LOG] + next, token);
+  memory_put(header[CHOSEN] + next, token | note);
   if (counts_at != 0u) {
     memory_put(counts_at + token, memory_word(counts_at + token) + 1u);
-    let window = memory_word(WINDOW);
+    let window = header[WINDOW];
     if (next >= window) {
-      let left = counts_at + memory_word(memory_word(LOG) + next - window);
+      let left = counts_at + memory_word(header[LOG] + next - window);
       memory_put(left, memory_word(left) - 1u);
     }
   }
 }
 
+// Where the sum of weights from a place on passes a goal; `reached` is the sum before. The last one
+// with a weight, where rounding leaves the goal behind all.
+fn passed(first: u32, end: u32, wanted: f32) -> u32 {
+  var found = first;
+  for (var k = first; k < end; k++) {
+    if (weights[k] > 0.0f) {
+      found = k;
+      if (reached + weights[k] > wanted) { break; }
+    }
+    reached += weights[k];
+  }
+  return found;
+}
+
 // One of the first n in order, of which top_p and min_p leave the beginning.
 fn choose_of(n: u32, sum_of_all: f32, is_part: bool) {
   var total = sum_of_all;
-  if (memory_word(TOP_K) != 0u) {
+  if (header[TOP_K] != 0u) {
     total = 0.0f;
     for (var k = 0u; k < n; k++) { total += weights[k]; }
   }
   let least = number(MIN_P) * weights[0];
   let wanted = select(2.0f * total, number(TOP_P) * total, number(TOP_P) < 1.0f);
-  var reached = 0.0f;
+  var probability = 0.0f;
   var kept = 0u;
   var sum = 0.0f;
   for (; kept < n; kept++) {
-    if (kept > 0u && (weights[kept] < least || reached >= wanted)) { break; }
-    reached += weights[kept];
+    if (kept > 0u && (weights[kept] < least || probability >= wanted)) { break; }
+    probability += weights[kept];
     sum += tempered[kept];
   }
   if (is_part && kept == n) { choose(0u, UNDECIDEDu); return; }
   if (kept == 1u) { choose(places[0], 0u); return; }
-  let goal = random(sum);
-  var at = 0u;
-  var passed = tempered[0];
-  while (at + 1u < kept && passed <= goal) {
-    at++;
-    passed += tempered[at];
-  }
-  choose(places[at], DRAWN_NOTEu);
+  for (var k = 0u; k < kept; k++) { weights[k] = tempered[k]; }
+  reached = 0.0f;
+  choose(places[passed(0u, kept, random(sum))], DRAWN_NOTEu);
 }
 
-// One of all, in the order of their places; `weights` are the sums of the threads' shares.
-fn choose_of_all(n: u32, share: u32, top: f32) {
-  var total = 0.0f;
-  for (var k = 0u; k < THREADSu; k++) { total += weights[k]; }
-  let goal = random(total);
-  var reached = 0.0f;
-  var at = 0u;
-  while (at + 1u < THREADSu && reached + weights[at] <= goal) {
-    reached += weights[at];
-    at++;
+// One of all, in the order of their places; `weights` are the sums of the threads' shares, which
+// are added up by blocks first.
+fn choose_of_all(n: u32, share: u32, top: f32, lane: u32) {
+  if (lane < BLOCKu) {
+    var sum = 0.0f;
+    for (var k = 0u; k < THREADSu / BLOCKu; k++) { sum += weights[lane * (THREADSu / BLOCKu) + k]; }
+    tempered[lane] = sum;
   }
-  var chosen = places[0];
-  for (var place = at * share; place < min((at + 1u) * share, n); place++) {
-    let own = weight(key_at(place), top, number(TEMPERATURE));
-    if (own > 0.0f) { chosen = place; }
-    reached += own;
-    if (reached > goal) { break; }
+  workgroupBarrier();
+  if (lane == 0u) {
+    var total = 0.0f;
+    for (var k = 0u; k < BLOCKu; k++) { total += tempered[k]; }
+    goal = random(total);
+    reached = 0.0f;
+    var block = 0u;
+    while (block + 1u < BLOCKu && reached + tempered[block] <= goal) {
+      reached += tempered[block];
+      block++;
+    }
+    let first = block * (THREADSu / BLOCKu);
+    chosen_share = passed(first, first + THREADSu / BLOCKu, goal);
   }
-  choose(chosen, DRAWN_NOTEu);
+  workgroupBarrier();
+  let first = chosen_share * share;
+  let count = min(share, n - first);
+  for (var k = lane; k < count; k += THREADSu) {
+    weights[k] = weight(key_at(first + k), top, number(TEMPERATURE));
+  }
+  workgroupBarrier();
+  if (lane == 0u) { choose(first + passed(0u, count, goal), DRAWN_NOTEu); }
 }
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(local_invocation_index) lane: u32) {
-  let n = memory_word(TOKENS);
-  let kind = memory_word(KIND);
-  bias_at = memory_word(BIAS);
-  counts_at = memory_word(COUNTS);
+  if (lane < NUMBERS) { header[lane] = memory_word(lane); }
+  workgroupBarrier();
+  let n = header[TOKENS];
+  let kind = header[KIND];
+  bias_at = header[BIAS];
+  counts_at = header[COUNTS];
   repetition = number(REPETITION);
   frequency = number(FREQUENCY);
   presence = number(PRESENCE);
@@ -240,10 +268,10 @@ fn main(@builtin(local_invocation_index) lane: u32) {
     }
     weights[lane] = sum;
     workgroupBarrier();
-    if (lane == 0u) { choose_of_all(n, share, top); }
+    choose_of_all(n, share, top, lane);
     return;
   }
-  let top_k = memory_word(TOP_K);
+  let top_k = header[TOP_K];
   let wanted = select(top_k, min(CANDIDATESu, THREADSu / 4u), top_k == 0u);
   let bar = max(keys[min(wanted, THREADSu) - 1u], 1u);
   workgroupBarrier();
@@ -305,6 +333,7 @@ def shader(threads: int) -> Shader:
     values = {
         "THREADS": threads,
         "ROOM": ROOM,
+        "BLOCK": BLOCK,
         "CANDIDATES": CANDIDATES,
         "UNDECIDED": UNDECIDED,
         "DRAWN_NOTE": DRAWN,
