@@ -36,7 +36,7 @@ class Continuation:
         self.tokens = prompt  # and what comes after it
         self.finish: Finish | None = None
         self._grammar = grammar_of(sampling, tokenizer)
-        self._n_tokens = tokenizer.n_tokens
+        self.n_tokens = tokenizer.n_tokens  # that a choice is among
         self._ends = tokenizer.end_tokens
         self._characters = tokenizer.stream()
         self._text = StopText(sampling.stop)
@@ -47,20 +47,33 @@ class Continuation:
         """Tokens after the prompt; the one that ends a text is not counted."""
         return len(self.tokens) - self.n_prompt
 
+    @property
+    def has_grammar(self) -> bool:
+        """Whether what may come next depends on each token before it."""
+        return self._grammar is not None
+
     def advance(self, logits: NDArray[np.float32]) -> tuple[int, str]:
         """The token that comes next, and the text that it makes certain. `finish` says whether it
         is the last."""
+        token = self.choose(logits)
+        return token, self.accept(token)
+
+    def choose(self, logits: NDArray[np.float32]) -> int:
+        """The token that comes next."""
         allowed = self._grammar.allowed() if self._grammar else None
         # Some models have more logits than tokens: rows that were added for a round number.
-        token = self.sampler.choose(logits[: self._n_tokens], self.tokens, allowed)
+        return self.sampler.choose(logits[: self.n_tokens], self.tokens, allowed)
+
+    def accept(self, token: int) -> str:
+        """Go on with a token that was chosen: the text that it makes certain."""
         if token in self._ends:
-            return token, self.end("stop")
+            return self.end("stop")
         self.tokens.append(token)
         if self._grammar:
             self._grammar.accept(token)
         text = self._text.push(self._characters.push(token))
         finish = self._finish()
-        return token, text + self.end(finish) if finish else text
+        return text + self.end(finish) if finish else text
 
     def end(self, finish: Finish) -> str:
         """The text that was held back, of one that ends here."""

@@ -21,7 +21,11 @@ from arenite.generate.sampling import Sampling
 from arenite.generate.session import as_tokens, n_shared
 
 if TYPE_CHECKING:
+    from arenite.generate.ahead import Ahead
     from arenite.generate.tokenizer import Tokenizer
+
+#: Tokens that the device has to choose at a stretch to be asked again.
+WORTHWHILE = 8
 
 #: Prompt tokens fed between two looks at whether someone asked to stop.
 FEED_TOKENS = 512
@@ -43,6 +47,9 @@ class Session(Protocol):
     def tokens(self) -> Sequence[int]: ...
     def feed(self, tokens: Sequence[int]) -> NDArray[np.float32]: ...
     def rewind(self, n_tokens: int) -> None: ...
+    def ahead(
+        self, sampler: Sampler, n_tokens: int, tokens: Sequence[int], n_most: int
+    ) -> Ahead | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,7 @@ class Stats:
     prompt_seconds: float
     generation_seconds: float
     seed: int  # gives the same text again
+    device_tokens: int = 0  # that the device chose, ahead of the host; all others the host chose
 
     @property
     def prompt_tokens_a_second(self) -> float:
@@ -67,8 +75,9 @@ class Stats:
         return _rate(self.generated_tokens, self.generation_seconds)
 
     def __str__(self) -> str:
+        by_device = f", {self.device_tokens} chosen by the device," if self.device_tokens else ""
         return (
-            f"{self.generated_tokens} tokens in {self.generation_seconds:.2f} s "
+            f"{self.generated_tokens} tokens{by_device} in {self.generation_seconds:.2f} s "
             f"({self.tokens_a_second:.1f} a second); prompt {self.prompt_tokens} tokens, "
             f"{self.reused_tokens} of them reused, in {self.prompt_seconds:.2f} s "
             f"({self.prompt_tokens_a_second:.1f} a second); seed {self.seed}"
@@ -123,6 +132,9 @@ class _Generation:
     ) -> None:
         self.session, self.cancelled = session, cancelled
         self.made = Continuation(prompt, sampling, tokenizer, session.context)
+        self.ahead: Ahead | None = None
+        self.asks_device = not self.made.has_grammar
+        self.n_ahead = self.n_at_once = 0  # tokens of the device, and those since it was asked
 
     def pieces(self) -> Iterator[Piece]:
         made, started = self.made, perf_counter()
@@ -135,14 +147,15 @@ class _Generation:
             logits = _after_prompt[self.session][1]
         fed = perf_counter()
         text = ""
-        while logits is not None:
-            token, text = made.advance(logits)
+        token = None if logits is None else made.choose(logits)
+        while token is not None:
+            text = made.accept(token)
             if made.finish:
                 break
             if text:
                 yield Piece(text)
-            logits = self.feed([token])
-        if logits is None:
+            token = self.following()
+        if token is None:
             text = made.end("cancelled")
         stats = Stats(
             made.n_prompt,
@@ -151,8 +164,51 @@ class _Generation:
             fed - started,
             perf_counter() - fed,
             made.sampler.seed,
+            self.n_ahead,
         )
         yield Piece(text, made.finish, stats)
+
+    def following(self) -> int | None:
+        """The token after all there are; None where someone asked to stop."""
+        if self.cancelled():
+            return None
+        try:
+            token = self.from_device()
+        except RunCancelled:
+            return None
+        if token is None:
+            logits = self.feed(self.made.tokens[-1:])
+            token = None if logits is None else self.made.choose(logits)
+        return token
+
+    def from_device(self) -> int | None:
+        """The next token, if the device chooses it."""
+        if not self.asks_device:
+            return None
+        made = self.made
+        self.check_session(len(made.tokens) - 1)
+        if self.ahead is None:
+            most = made.sampling.max_tokens
+            n_most = self.session.context + 1 if most is None else made.n_prompt + most
+            self.n_at_once = 0
+            self.ahead = self.session.ahead(made.sampler, made.n_tokens, made.tokens, n_most)
+        token = None if self.ahead is None else self.ahead.next(made.tokens)
+        if token is None:
+            # Where the device leaves every few choices to the host it is no help.
+            self.asks_device = self.ahead is not None and self.n_at_once >= WORTHWHILE
+            self.ahead = None
+        else:
+            self.n_ahead += 1
+            self.n_at_once += 1
+        return token
+
+    def check_session(self, n_fed: int) -> None:
+        """InvalidArgument unless the session has so many tokens, and those of this text."""
+        if list(self.session.tokens) != self.made.tokens[:n_fed]:
+            raise InvalidArgument(
+                "the session was used for another text while this one was made; end one "
+                "before the next begins, or give each a session of its own: lm.session()"
+            )
 
     def feed(self, tokens: Sequence[int]) -> NDArray[np.float32] | None:
         """The logits after the last tokens of all; None where someone asked to stop."""
@@ -160,12 +216,7 @@ class _Generation:
         for start in range(0, len(tokens), FEED_TOKENS):
             if self.cancelled():
                 return None
-            before = len(self.made.tokens) - len(tokens) + start
-            if list(self.session.tokens) != self.made.tokens[:before]:
-                raise InvalidArgument(
-                    "the session was used for another text while this one was made; end one "
-                    "before the next begins, or give each a session of its own: lm.session()"
-                )
+            self.check_session(len(self.made.tokens) - len(tokens) + start)
             try:
                 logits = self.session.feed(tokens[start : start + FEED_TOKENS])
             except RunCancelled:

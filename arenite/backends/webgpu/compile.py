@@ -10,27 +10,35 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.shader import FIRST_REGION, Shader
-from arenite.codegen import loop_ir as ir
-from arenite.codegen.kernels.built import Built
-from arenite.codegen.printer import kernel_text
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.errors import DamagedCache
 from arenite.program.backend import Code, KernelCode, OnCompiled
 from arenite.program.cached_kernel import ModuleText
 
+if TYPE_CHECKING:
+    from arenite.codegen.kernels.built import Built
+
 #: Pipelines that are kept on a device when no program has them any more.
 MAX_PIPELINES = 1024
+#: That make them at the same time.
+MAX_THREADS = 8
 
 _pipelines: WeakKeyDictionary[WebGpuAllocator, OrderedDict[str, Any]] = WeakKeyDictionary()
 
 
 def compiled(built: Mapping[int, Built], on_progress: OnCompiled | None = None) -> Code:
     """The shaders of kernels, each once however many kernels have it."""
+    from arenite.backends.webgpu.lower import lower
+    from arenite.codegen import loop_ir as ir
+    from arenite.codegen.printer import kernel_text
+
     shaders: dict[Shader, int] = {}
     kernels: dict[int, KernelCode] = {}
     for number, one in built.items():
@@ -59,33 +67,48 @@ def shaders_of(image: bytes) -> list[Shader]:
         raise DamagedCache(f"shaders that cannot be read: {error!r}") from None
 
 
-def pipeline_of(
-    device: WebGpuAllocator,
-    name: str,
-    shader: Shader,
-    bindings: Sequence[int],
-    read_only: Sequence[bool],
-) -> Any:
-    """The pipeline of a shader whose arrays lie in these of its regions."""
-    text = shader.module(bindings, read_only, device.subgroup)
+class BoundShader(NamedTuple):
+    """A shader whose arrays lie in these of its regions; `name` is the kernel's, for errors."""
+
+    name: str
+    shader: Shader
+    bindings: tuple[int, ...]
+    read_only: tuple[bool, ...]
+
+
+def pipelines_of(device: WebGpuAllocator, bound: Sequence[BoundShader]) -> list[Any]:
+    """The pipelines of shaders; those that are not there yet are made in threads, each once."""
+    texts = [_text(one.shader, one.bindings, one.read_only, device.subgroup) for one in bound]
     known = _pipelines.setdefault(device, OrderedDict())
-    pipeline = known.pop(text, None)
-    if pipeline is None:
-        pipeline = _pipeline(device, name, text, shader.requires, read_only)
-    known[text] = pipeline  # the latest, and here for whoever comes
+    missing = {text: one for text, one in zip(texts, bound, strict=True) if text not in known}
+    if len(missing) > 1:
+        with ThreadPoolExecutor(MAX_THREADS, "arenite pipelines") as pool:
+            made = pool.map(_pipeline, repeat(device), missing, missing.values())
+            known |= zip(missing, made, strict=True)
+    else:
+        known |= {text: _pipeline(device, text, one) for text, one in missing.items()}
+    found = []
+    for text in texts:
+        known.move_to_end(text)  # the latest, and here for whoever comes
+        found.append(known[text])
     while len(known) > MAX_PIPELINES:
         known.popitem(last=False)
-    return pipeline
+    return found
 
 
-def _pipeline(
-    device: WebGpuAllocator, name: str, text: str, requires: bool, read_only: Sequence[bool]
-) -> Any:
-    with device.failures(f"compile {name}"):
+@lru_cache(MAX_PIPELINES)
+def _text(
+    shader: Shader, bindings: tuple[int, ...], read_only: tuple[bool, ...], subgroup: int
+) -> str:
+    return shader.module(bindings, read_only, subgroup)
+
+
+def _pipeline(device: WebGpuAllocator, text: str, bound: BoundShader) -> Any:
+    with device.failures(f"compile {bound.name}"):
         module = device.device.create_shader_module(code=text)
-        kinds = ["read-only-storage" if is_only_read else "storage" for is_only_read in read_only]
+        kinds = ["read-only-storage" if is_only else "storage" for is_only in bound.read_only]
         regions = [_entry(FIRST_REGION + number, kind) for number, kind in enumerate(kinds)]
-        errors = [_entry(1, "storage")] if requires else []
+        errors = [_entry(1, "storage")] if bound.shader.requires else []
         layout = device.device.create_bind_group_layout(
             entries=[_entry(0, "uniform"), *errors, *regions]
         )
