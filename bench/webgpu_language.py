@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 import arenite
 from arenite import device
+from arenite.backends.webgpu.load import WebGpuProgram
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.errors import AreniteError
 from arenite.generate.model import LanguageModel

@@ -22,6 +22,7 @@ from arenite.generate.session import as_tokens, n_shared
 
 if TYPE_CHECKING:
     from arenite.generate.ahead import Ahead
+    from arenite.generate.sampler import Sampler
     from arenite.generate.tokenizer import Tokenizer
 
 #: Tokens that the device has to choose at a stretch to be asked again.
