@@ -7,6 +7,7 @@ reason for what is not done here yet.
     reduced rows      a group a row; threads share the row, or take a column each
     products          of weights that lie as they should: `fast_products.py`; of all others a group
                       has a square of results, through shared memory (`product.py`)
+    convolutions      as products, where channels lie side by side (`conv.py`)
     sorting           a thread an element, which counts those before it (`sort.py`)
     all else          as the neutral builders cut it
 """
@@ -17,6 +18,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from arenite.backends.webgpu.attention import build_attention
+from arenite.backends.webgpu.channels_last import CONV
+from arenite.backends.webgpu.conv import build_conv
 from arenite.backends.webgpu.fast_products import build_fast_product
 from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.map import THREADS, build_map
@@ -48,7 +51,10 @@ COLUMN_THREADS = 64
 #: Kernels of their own, by the op of the first stage.
 _BUILDERS = {**special.BUILDERS, **blocks.BUILDERS}
 #: Reductions whose meaning is their factors' product, combined; others are the CPU's own layouts.
-_REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split()) | {PRODUCT}
+_REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split()) | {
+    PRODUCT,
+    CONV,
+}
 
 
 def build(kernel: Kernel, features: Collection[str] = ()) -> Built:
@@ -80,7 +86,8 @@ def _cut(kernel: Kernel) -> Built:
             raise NotCompiled(f"{node.op} is not done on WebGPU yet")
     if not kernel.axes:
         return build_map(kernel)
-    return build_fast_product(kernel) or build_product(kernel) or _Rows(kernel).build()
+    fast = build_conv(kernel) or build_fast_product(kernel) or build_product(kernel)
+    return fast or _Rows(kernel).build()
 
 
 def _word_transfer(kernel: Kernel) -> Built:
