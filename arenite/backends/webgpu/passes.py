@@ -15,6 +15,7 @@ from arenite.passes.rewrite import Pass
 from arenite.passes.simplify import fold, simplify
 from arenite.passes.split import split
 from arenite.passes.transfers import transfers
+from arenite.passes.unrolled import unrolled
 
 log = logging.getLogger("arenite.passes")
 
@@ -32,6 +33,7 @@ def attention(node: Node) -> Node:
 
 
 PASSES = (
+    Pass("unrolled", unrolled),
     Pass("attention", attention),
     Pass("layout", layout),
     Pass("joined blocks", plain_blocks),
