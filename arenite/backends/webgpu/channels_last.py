@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from arenite.backends.webgpu.few_rows import MOST_ROWS
 from arenite.dtype import DType, float32
 from arenite.errors import ShapeMismatch
-from arenite.ir.compose.basic import pad
-from arenite.ir.dim import Dim, bounds
+from arenite.ir.compose.basic import pad, reshape
+from arenite.ir.dim import Dim, bounds, product
 from arenite.ir.node import Node
 from arenite.ir.ops.access import Index, Reduction, Source, summed
 from arenite.ir.ops.contraction import product_dtype
 from arenite.ir.ops.convolution import LAST_ATTRS, image_source, last_reference, last_sizes
 from arenite.ir.ops.define import OPS, Array, Attrs, Inferred, Sizes, define, make
 from arenite.passes.channels_last import channels_last, permuted
+from arenite.passes.known import is_known
 
 CONV = "conv_matrix"
 #: Numbers that are read at once.
@@ -122,3 +124,21 @@ def _convolved(node: Node, x: Node) -> Node:
 
 
 layout = channels_last(why_left, _convolved)
+
+
+def short_product(node: Node) -> Node:
+    """A product of few rows by weights [K, N] as a convolution of one tap: its kernel reads weights
+    that lie so, and shares the depth out. All else as it is."""
+    if node.op != "matmul" or node.attr("transpose_a") or node.attr("transpose_b"):
+        return node
+    x, w = node.inputs
+    is_float = x.dtype == float32 and w.dtype == float32
+    if not is_float or w.ndim != 2 or x.ndim < 2 or not is_known(w):
+        return node
+    rows, (depth, columns) = product(x.shape[:-1]), w.shape
+    is_even = all(isinstance(size, int) and size % FOUR == 0 for size in w.shape)
+    if bounds(rows)[1] > MOST_ROWS or not is_even:
+        return node
+    one = {"strides": (1,), "dilations": (1,), "padding": ((0, 0),), "groups": 1}
+    image, taps = reshape(x, (1, rows, depth)), reshape(w, (1, depth, columns))
+    return reshape(make(CONV, image, taps, channels=columns, **one), node.shape)

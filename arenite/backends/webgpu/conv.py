@@ -20,15 +20,15 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from arenite.backends.webgpu.channels_last import CONV, FOUR, in_memory
-from arenite.backends.webgpu.products import SUMS, is_product
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.build import Access, KernelBuilder
 from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.loops import loop_var
 from arenite.codegen.kernels.values import FLOAT32, Scope, cast, index_expr, loop
-from arenite.ir.dim import Dim, bounds, ceildiv, product
+from arenite.ir.dim import Dim, Var, bounds, ceildiv, product, substitute
 from arenite.ir.node import Node
 from arenite.ir.ops.access import linear, space_vars
-from arenite.schedule.kernel import Kernel, Stage, outer_index
+from arenite.schedule.kernel import Kernel, Role, Stage, outer_index
 
 #: Of the depth, in a step of one team.
 STEP = 16
@@ -39,7 +39,7 @@ MANY_GROUPS = 120
 #: Columns of a group of channels below which most of a rectangle would be outside.
 FEWEST_COLUMNS = 16
 
-_X, _W = "of_rows", "of_columns"
+_X, _W, _SUMS = "of_rows", "of_columns", "sums"
 
 
 class Cut(NamedTuple):
@@ -67,12 +67,17 @@ class Cut(NamedTuple):
     def step(self) -> int:
         return STEP * self.teams
 
+    @property
+    def n_sums(self) -> int:
+        """Results of one row of each thread."""
+        return self.down * self.width
+
 
 #: From the one that reads least to the one of which there are most.
 CUTS = (
     Cut(128, 128, 8, 8, 1),
-    Cut(128, 64, 8, 8, 2),
-    Cut(64, 64, 8, 8, 4),
+    Cut(128, 64, 8, 8, 1),
+    Cut(64, 64, 8, 8, 2),
     Cut(32, 32, 4, 4, 4),
 )
 
@@ -87,10 +92,11 @@ def cut_for(rows: Dim, columns: int) -> Cut:
 
 def build_conv(kernel: Kernel) -> Built | None:
     """The loops of a convolution and what follows it; None for all others."""
-    if not is_product(kernel, CONV):
+    first, *following = kernel.stages
+    if first.node.op != CONV or any(stage.role is not Role.SCALAR for stage in following):
         return None
-    w, groups = kernel.stages[0].node.inputs[1], kernel.stages[0].node.attr("groups")
-    columns = kernel.stages[0].node.attr("channels") // groups
+    w, groups = first.node.inputs[1], first.node.attr("groups")
+    columns = first.node.attr("channels") // groups
     is_whole = groups == 1 or (columns % FOUR == 0 and columns >= FEWEST_COLUMNS)
     if bounds(w.shape[-2])[1] % FOUR or bounds(w.shape[-1])[1] % FOUR or not is_whole:
         return None
@@ -127,10 +133,6 @@ class _Conv(KernelBuilder):
         down, across = ceildiv(self.n_rows, cut.height), -(-self.n_columns // cut.width)
         tile = ir.Name("tile")
         text = _Text(self, cut)
-        n_sums = cut.down * cut.width
-        result, part = ir.Name("result"), ir.Name("part")
-        row = ir.Name("square_row") * cut.height + result // cut.width * cut.own_rows + part
-        column = ir.Name("square_column") * cut.width + result % cut.width
         names = ("square_row", "square_column", "group", "n_rows", *text.sizes)
         arrays = (text.x, text.w)
         block: ir.Block = (
@@ -144,9 +146,9 @@ class _Conv(KernelBuilder):
             loop(
                 "part",
                 cut.own_rows,
-                ir.Foreign(text.part(), (part,), (), (SUMS,)),
+                ir.Foreign(text.part(), (ir.Name("part"),), (), (_SUMS,)),
                 ir.Barrier(),
-                self._results(n_sums, row, column),
+                self._results(),
                 ir.Barrier(),
                 vector=False,
             ),
@@ -154,32 +156,55 @@ class _Conv(KernelBuilder):
         shared = (
             ir.SharedArray(_X, FLOAT32, cut.step * text.pitch_x, FOUR),
             ir.SharedArray(_W, FLOAT32, cut.step * text.pitch_w, FOUR),
-            ir.SharedArray(SUMS, FLOAT32, n_sums * cut.teams),
+            ir.SharedArray(_SUMS, FLOAT32, cut.n_sums * cut.teams),
         )
         built = self.loop_kernel(down * across * self.groups, block)
         loops = ir.GroupKernel(*built.loops.parts, threads=cut.threads, shared=shared)
-        return replace(built, loops=loops)
+        return replace(built, loops=replace(loops, is_proven=True))
 
-    def _results(self, count: int, row: ir.Expr, column: ir.Expr) -> ir.For:
-        """What follows from the sums in shared memory; some may lie outside."""
-        scope = Scope()
-        at_row = scope.let("result_row", row)
-        at_column = scope.let("result_column", column)
-        is_row = at_row < index_expr(self.n_rows)
-        inside = scope.let("inside", is_row & (at_column < index_expr(self.n_columns)))
-        inner = Scope(scope)
-        self._name_rows(inner, self.rows, at_row)
+    def _results(self) -> ir.For:
+        """What follows from the sums in shared memory; some may lie outside. A thread has several
+        results: it reads what it needs for all of them before it stores one, since a device does
+        not know that these are other bytes."""
+        scope, stores = Scope(), []
+        for k in range(-(-self.cut.n_sums // self.cut.threads)):
+            stores += self._result(scope, k)
+        scope.statements += stores
+        return loop("thread", self.cut.threads, *scope.block)
+
+    def _result(self, scope: Scope, k: int) -> list[ir.Store]:
+        """One of a thread's results, and the stores of it."""
+        cut = self.cut
+        number = scope.let(f"result{k}", ir.Name("thread") + k * cut.threads)
+        first = ir.Name("square_row") * cut.height
+        row = scope.let(f"row{k}", first + number // cut.width * cut.own_rows + ir.Name("part"))
+        column = scope.let(f"column{k}", ir.Name("square_column") * cut.width + number % cut.width)
+        is_column = column < index_expr(self.n_columns)
+        inside: ir.Expr = (row < index_expr(self.n_rows)) & is_column
+        if cut.n_sums % cut.threads:
+            inside = inside & (number < index_expr(cut.n_sums))
+        inside = scope.let(f"inside{k}", inside)
+        own = {axis.var: loop_var(f"{axis.var.name}_{k}", axis.size) for axis in self.nest.outer}
+        rows = [replace(axis, var=own[axis.var]) for axis in self.rows]
+        self._name_rows(scope, rows, row)
         if self.column is not None:
-            first = ir.Name("group") * self.n_columns if self.groups > 1 else ir.index(0)
-            inner.let(self.column.var.name, first + at_column)
-        total: ir.Expr = ir.Load(SUMS, ir.Name("result"), FLOAT32)
-        for team in range(1, self.cut.teams):
-            total = total + ir.Load(SUMS, ir.Name("result") + team * count, FLOAT32)
-        self.name_scalar(self.node, cast(total, self.node.dtype), inner)
-        for stage in self.kernel.stages[1:]:
-            self._scalar(stage.node, inner)
-        scope.statements.append(ir.If(inside, inner.block))
-        return loop("result", count, *scope.block)
+            before = ir.Name("group") * self.n_columns if self.groups > 1 else ir.index(0)
+            scope.let(own[self.column.var].name, before + column)
+        moved: dict[Var, Dim] = {**own}
+        point = tuple(substitute(dim, moved) for dim in self.outer_point)
+        total: ir.Expr = ir.Load(_SUMS, number, FLOAT32)
+        for team in range(1, cut.teams):
+            total = total + ir.Load(_SUMS, number + team * cut.n_sums, FLOAT32)
+        stores = []
+        for stage in self.kernel.stages:
+            node = stage.node
+            value = total if node is self.node else self.values.at(node, point, scope, inside)
+            value = self.values.named(cast(value, node.dtype), scope)
+            scope.known[node, point, None] = value
+            if node in self.stores:
+                at = index_expr(linear(point, node.shape))
+                stores.append(ir.Store(self.stores[node], at, value, inside))
+        return stores
 
 
 class _Text:
@@ -372,6 +397,6 @@ class _Text:
             for j in range(cut.own_columns // FOUR):
                 for q, lane in enumerate("xyzw"):
                     at = f"first + {FOUR * j * cut.across + q}u"
-                    lines.append(f"${SUMS}[{at}] = c{i}_{j}.{lane};")
+                    lines.append(f"${_SUMS}[{at}] = c{i}_{j}.{lane};")
             lines.append("}")
         return "\n".join([*lines, "default: {}", "}"])

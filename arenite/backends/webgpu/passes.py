@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from arenite.backends.webgpu.attention import why_written_out
-from arenite.backends.webgpu.channels_last import layout
+from arenite.backends.webgpu.channels_last import layout, short_product
 from arenite.backends.webgpu.ops import joined_products
 from arenite.ir.node import Node
 from arenite.passes.attention import with_shared_heads, written_out
@@ -35,6 +35,7 @@ def attention(node: Node) -> Node:
 PASSES = (
     Pass("unrolled", unrolled),
     Pass("attention", attention),
+    Pass("short products", short_product),
     Pass("layout", layout),
     Pass("joined blocks", plain_blocks),
     Pass("fold", fold),
