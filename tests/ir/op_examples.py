@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import arenite.backends.cpu.ops
+import arenite.backends.webgpu.channels_last
 import arenite.backends.webgpu.ops  # noqa: F401
 from arenite.device import Buffer
 from arenite.dtype import BY_NAME, DType
@@ -308,6 +309,9 @@ LAYOUT_EXAMPLES: dict[str, Callable[[], Node]] = {
 WEBGPU_EXAMPLES: dict[str, Callable[[], Node]] = {
     "product_of_blocks": lambda: make(
         "product_of_blocks", x(2, 3, 64), w := _weights(), dtype=w.dtype
+    ),
+    "conv_matrix": lambda: make(
+        "conv_matrix", x(2, 5, 6, 4), x(3, 2, 4, 8, index=1), channels=7, groups=1, **_CONV
     ),
 }
 
