@@ -11,6 +11,7 @@ wgpu, and with it the driver, is opened by the first `open_device`.
 from __future__ import annotations
 
 import os
+import re
 import struct
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -403,8 +404,10 @@ def _quiet_wayland() -> Iterator[None]:
 def _adapters(name: str) -> list[Any]:
     try:
         import wgpu
+        from wgpu.backends.wgpu_native import ffi
         from wgpu.backends.wgpu_native.extras import set_instance_extras
 
+        _name_few_types(ffi)
         with suppress(RuntimeError):  # someone else has opened wgpu before us
             set_instance_extras(backends=["Primary"])  # looking for OpenGL takes as long again
         found = wgpu.gpu.enumerate_adapters_sync()
@@ -418,6 +421,26 @@ def _adapters(name: str) -> list[Any]:
     if not usable:
         raise DeviceUnavailable(f"{name!r}: wgpu finds no adapter here; {_DRIVER}")
     return sorted(usable, key=lambda adapter: _KINDS.index(_kind(adapter)))
+
+
+def _name_few_types(ffi: Any) -> None:
+    """Have cffi name those types to its parser that a declaration uses. It names all of wgpu's
+    whenever a type is met for the first time: 15 ms for each of fifty, until the first token."""
+    parser = getattr(ffi, "_parser", None)
+    if parser is None or "_parse" in vars(parser):
+        return  # of another version, or done
+    parse = parser._parse
+
+    def parse_with_few(text: str) -> Any:
+        every, words = parser._declarations, set(re.findall(r"\w+", text))
+        names = [name for name in every if name.removeprefix("typedef ") in words]
+        parser._declarations = {name: every[name] for name in names}
+        try:
+            return parse(text)
+        finally:
+            parser._declarations = every
+
+    parser._parse = parse_with_few
 
 
 def _kind(adapter: Any) -> str:

@@ -24,11 +24,15 @@ from arenite.generate.session import as_tokens, n_shared
 from arenite.generate.stops import StopText
 
 if TYPE_CHECKING:
+    from arenite.generate.ahead import Ahead
     from arenite.generate.tokenizer import Tokenizer
 
 #: stop: the model, a stop string or the grammar ended it; length: max_tokens were made; context:
 #: there is no place for another token; cancelled: someone asked to stop.
 Finish: TypeAlias = Literal["stop", "length", "context", "cancelled"]
+
+#: Tokens that the device has to choose at a stretch to be asked again.
+WORTHWHILE = 8
 
 #: Prompt tokens fed between two looks at whether someone asked to stop.
 FEED_TOKENS = 512
@@ -50,6 +54,9 @@ class Session(Protocol):
     def tokens(self) -> Sequence[int]: ...
     def feed(self, tokens: Sequence[int]) -> NDArray[np.float32]: ...
     def rewind(self, n_tokens: int) -> None: ...
+    def ahead(
+        self, sampler: Sampler, n_tokens: int, tokens: Sequence[int], n_most: int
+    ) -> Ahead | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,7 @@ class Stats:
     prompt_seconds: float
     generation_seconds: float
     seed: int  # gives the same text again
+    device_tokens: int = 0  # that the device chose, ahead of the host; all others the host chose
 
     @property
     def prompt_tokens_a_second(self) -> float:
@@ -74,8 +82,9 @@ class Stats:
         return _rate(self.generated_tokens, self.generation_seconds)
 
     def __str__(self) -> str:
+        by_device = f", {self.device_tokens} chosen by the device," if self.device_tokens else ""
         return (
-            f"{self.generated_tokens} tokens in {self.generation_seconds:.2f} s "
+            f"{self.generated_tokens} tokens{by_device} in {self.generation_seconds:.2f} s "
             f"({self.tokens_a_second:.1f} a second); prompt {self.prompt_tokens} tokens, "
             f"{self.reused_tokens} of them reused, in {self.prompt_seconds:.2f} s "
             f"({self.prompt_tokens_a_second:.1f} a second); seed {self.seed}"
@@ -137,6 +146,9 @@ class _Generation:
         self.text = StopText(sampling.stop)
         self.n_prompt = len(prompt)
         self.tokens = prompt  # and what comes after it
+        self.ahead: Ahead | None = None
+        self.asks_device = self.grammar is None  # which depends on each token
+        self.n_ahead = self.n_at_once = 0  # tokens of the device, and those since it was asked
 
     def pieces(self) -> Iterator[Piece]:
         started = perf_counter()
@@ -150,10 +162,8 @@ class _Generation:
         fed = perf_counter()
         finish: Finish | None = None if logits is not None else "cancelled"
         text = ""
-        while logits is not None:
-            allowed = self.grammar.allowed() if self.grammar else None
-            # Some models have more logits than tokens: rows that were added for a round number.
-            token = self.sampler.choose(logits[: self.n_tokens], self.tokens, allowed)
+        token = None if logits is None else self.choose(logits)
+        while token is not None:
             if token in self.ends:
                 finish = "stop"
                 break
@@ -167,8 +177,8 @@ class _Generation:
             if text:
                 yield Piece(text)
                 text = ""
-            logits = self.feed([token])
-            finish = None if logits is not None else "cancelled"
+            token = self.following()
+            finish = None if token is not None else "cancelled"
         text += self.text.push(self.characters.finish()) + self.text.finish()
         stats = Stats(
             self.n_prompt,
@@ -177,8 +187,55 @@ class _Generation:
             fed - started,
             perf_counter() - fed,
             self.sampler.seed,
+            self.n_ahead,
         )
         yield Piece(text, finish, stats)
+
+    def choose(self, logits: NDArray[np.float32]) -> int:
+        allowed = self.grammar.allowed() if self.grammar else None
+        # Some models have more logits than tokens: rows that were added for a round number.
+        return self.sampler.choose(logits[: self.n_tokens], self.tokens, allowed)
+
+    def following(self) -> int | None:
+        """The token after all there are; None where someone asked to stop."""
+        if self.cancelled():
+            return None
+        try:
+            token = self.from_device()
+        except RunCancelled:
+            return None
+        if token is None:
+            logits = self.feed(self.tokens[-1:])
+            token = None if logits is None else self.choose(logits)
+        return token
+
+    def from_device(self) -> int | None:
+        """The next token, if the device chooses it."""
+        if not self.asks_device:
+            return None
+        self.check_session(len(self.tokens) - 1)
+        if self.ahead is None:
+            most = self.sampling.max_tokens
+            n_most = self.session.context + 1 if most is None else self.n_prompt + most
+            self.n_at_once = 0
+            self.ahead = self.session.ahead(self.sampler, self.n_tokens, self.tokens, n_most)
+        token = None if self.ahead is None else self.ahead.next(self.tokens)
+        if token is None:
+            # Where the device leaves every few choices to the host it is no help.
+            self.asks_device = self.ahead is not None and self.n_at_once >= WORTHWHILE
+            self.ahead = None
+        else:
+            self.n_ahead += 1
+            self.n_at_once += 1
+        return token
+
+    def check_session(self, n_fed: int) -> None:
+        """InvalidArgument unless the session has so many tokens, and those of this text."""
+        if list(self.session.tokens) != self.tokens[:n_fed]:
+            raise InvalidArgument(
+                "the session was used for another text while this one was made; end one "
+                "before the next begins, or give each a session of its own: lm.session()"
+            )
 
     def feed(self, tokens: Sequence[int]) -> NDArray[np.float32] | None:
         """The logits after the last tokens of all; None where someone asked to stop."""
@@ -186,12 +243,7 @@ class _Generation:
         for start in range(0, len(tokens), FEED_TOKENS):
             if self.cancelled():
                 return None
-            before = len(self.tokens) - len(tokens) + start
-            if list(self.session.tokens) != self.tokens[:before]:
-                raise InvalidArgument(
-                    "the session was used for another text while this one was made; end one "
-                    "before the next begins, or give each a session of its own: lm.session()"
-                )
+            self.check_session(len(self.tokens) - len(tokens) + start)
             try:
                 logits = self.session.feed(tokens[start : start + FEED_TOKENS])
             except RunCancelled:

@@ -23,7 +23,7 @@ from arenite.frontends.language import LanguageFile
 from arenite.generate.bounds import whole
 from arenite.generate.budget import DEFAULT_BLOCK, check_fits, chosen_context
 from arenite.generate.session import Logits, Session, n_shared
-from arenite.generate.slots import Slots
+from arenite.generate.slots import Slot, Slots
 from arenite.pipeline import compile_graph, plan_graph, saved_program
 from arenite.pipeline.interface_cache import interface_of
 from arenite.program.backend import backend_of
@@ -307,13 +307,20 @@ class LanguageModel(Closing):
         with self._slots.claimed(session):
             yield from pieces
 
-    def advance(self, session: Session, before: Sequence[int], new: Sequence[int]) -> Logits:
-        """The logits after the tokens that a session was fed before and new ones; those that the
-        states do not hold are computed."""
+    @contextmanager
+    def slot_of(self, session: Session) -> Iterator[Slot]:
+        """Alone with the model, whose states are those of the session's slot."""
         with self._turn.take():
             self._recover()
             slot = self._slots.obtain(session)
             self.executable.use_state_set(slot.number)
+            yield slot
+
+    def advance(self, session: Session, before: Sequence[int], new: Sequence[int]) -> Logits:
+        """The logits after the tokens that a session was fed before and new ones; those that the
+        states do not hold are computed."""
+        with self.slot_of(session) as slot:
+            slot.n_advances += 1
             held = slot.tokens
             known = n_shared(held, before)
             del held[known:]

@@ -11,7 +11,9 @@ by the largest of each group first.
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 
 from arenite.errors import InvalidArgument, RunFailed
 from arenite.generate.sampling import Sampling
+from arenite.program.decoding import TokenChoice
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 Indices: TypeAlias = NDArray[np.intp]
@@ -35,6 +38,7 @@ class Sampler:
         self.sampling = sampling
         self.seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
         self._random = np.random.Philox(key=self.seed)
+        self._numbers: deque[float] = deque()  # drawn, and not used
         self._biased = np.array(list(sampling.logit_bias), np.intp)
         self._bias = np.array(list(sampling.logit_bias.values()), np.float32)
 
@@ -107,8 +111,37 @@ class Sampler:
 
     def _pick(self, weights: Floats) -> int:
         """An index, each as likely as its weight; uses up one random number."""
-        number = (int(self._random.random_raw()) >> 11) * UNIT
+        number = float(self.numbers(1)[0])
+        self.use_number()
         return _index_at(weights, number * float(weights.sum(dtype=np.float64)))
+
+    # For those who choose in its place.
+
+    def numbers(self, count: int) -> NDArray[np.float64]:
+        """The next random numbers, which are not used up by that."""
+        while len(self._numbers) < count:
+            self._numbers.append((int(self._random.random_raw()) >> 11) * UNIT)
+        return np.array([*islice(self._numbers, count)])
+
+    def use_number(self) -> None:
+        """Take the next one for used."""
+        self._numbers.popleft()
+
+    def choice(self, n_tokens: int) -> TokenChoice:
+        """What it does with so many logits, as plain numbers; not what a grammar allows."""
+        s = self.sampling
+        return TokenChoice(
+            n_tokens=n_tokens,
+            temperature=0.0 if s.greedy else s.temperature,
+            top_k=s.top_k,
+            top_p=s.top_p,
+            min_p=s.min_p,
+            repetition_penalty=s.repetition_penalty,
+            presence_penalty=s.presence_penalty,
+            frequency_penalty=s.frequency_penalty,
+            penalty_window=s.penalty_window if s.penalises else 0,
+            bias=s.logit_bias,
+        )
 
 
 def survivors(values: NDArray[np.float32], sampling: Sampling) -> Indices:

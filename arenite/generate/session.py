@@ -12,8 +12,10 @@ from arenite.errors import BoundsError, InvalidArgument
 from arenite.generate.bounds import whole
 
 if TYPE_CHECKING:
+    from arenite.generate.ahead import Ahead
     from arenite.generate.generation import Piece
     from arenite.generate.model import LanguageModel
+    from arenite.generate.sampler import Sampler
     from arenite.generate.sampling import SamplingOptions
 
 Logits = NDArray[np.float32]
@@ -89,6 +91,22 @@ class Session:
         logits = self._model.advance(self, self._tokens, new)
         self._tokens += new
         return logits
+
+    def extend(self, token: int) -> None:
+        """Count in a token that was fed by itself: see `ahead`."""
+        self._tokens.append(token)
+
+    def ahead(
+        self, sampler: Sampler, n_tokens: int, tokens: Sequence[int], n_most: int
+    ) -> Ahead | None:
+        """Choices by the device behind `tokens`, of which all but the last were fed, up to a text
+        of `n_most`; None where the host chooses."""
+        from arenite.generate.ahead import Ahead
+
+        end = min(n_most - 1, self.context)
+        if not self._model.settings.offloaded or len(tokens) > end:
+            return None
+        return Ahead(self._model, self, sampler, n_tokens, tokens, end)
 
     def generate(
         self, prompt: str | Sequence[int], **sampling: Unpack[SamplingOptions]

@@ -30,11 +30,12 @@ POLL_SECONDS = 0.002
 class Slot:
     """One copy of the states."""
 
-    __slots__ = ("claimant", "number", "owner", "thread", "tokens", "used_at")
+    __slots__ = ("claimant", "n_advances", "number", "owner", "thread", "tokens", "used_at")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.tokens: list[int] = []  # whose keys and values it holds
+        self.n_advances = 0  # how often tokens were fed, each time overwriting what was behind them
         self.owner: ReferenceType[Session] | None = None  # who fed it last
         self.claimant: ReferenceType[Session] | None = None  # whose text is in the making
         self.thread = 0  # of the claimant

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from arenite.ir.interface import GraphInterface
     from arenite.program.compiled import Compiled
+    from arenite.program.decoding import Decoder
     from arenite.program.limits import Limits
     from arenite.schedule import Schedule
 
@@ -73,6 +74,10 @@ class Loaded(Protocol):
     def quick(self) -> Quick | None:
         """For arrays like those of the last run, where the device has a short way for them."""
 
+    @property
+    def decoder(self) -> Decoder | None:
+        """Begins runs that choose their own tokens, where the device does that."""
+
     def run(
         self, arrays: list[Array], sizes: dict[str, int], out: Sequence[Array | None] | None
     ) -> list[Array]:
@@ -115,6 +120,7 @@ class LoadedProgram:
     """What is alike in programs that have one way to run, and whose results are new arrays."""
 
     quick = None
+    decoder: Decoder | None = None
     kept_nbytes = 0
 
     def __init__(self, interface: GraphInterface, compiled: Compiled) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from arenite.ir.graph import Graph
     from arenite.passes import Record
     from arenite.program.cached_kernel import CachedKernel, Kernels
+    from arenite.program.decoding import ChosenToken, Decoding, TokenChoice
     from arenite.program.loaded import Loaded, OnPacked
     from arenite.runtime.profile import Profile
     from arenite.runtime.state import HeldState, States
@@ -226,6 +227,30 @@ class Executable(Closing):
     def cancel(self) -> None:
         """End the run in progress, from another thread; the load step before the first run too."""
         self._loaded.cancel()
+
+    # Decoding.
+
+    def decoding(
+        self, choice: TokenChoice, tokens: Sequence[int], numbers: NDArray[np.float64]
+    ) -> Decoding | None:
+        """Runs that choose their own tokens, behind those of a text: None where the device does not
+        do that. `numbers` are random, and enough for all choices."""
+        with self._turn():
+            self._check_failure()
+            begin = self._loaded.decoder
+            return None if begin is None else begin(choice, tokens, numbers)
+
+    def start_decoding(self, decoding: Decoding, *arrays: Array) -> None:
+        """Begin another run; what stands for the token, the first of the arrays, is not read."""
+        with self._turn():
+            self._check_failure()
+            decoding.start(*self._fitting([*arrays]))
+
+    def next_token(self, decoding: Decoding) -> ChosenToken | None:
+        """Wait for the token of the run that began first; None: the host is to choose it."""
+        with self._turn():
+            self._check_failure()
+            return decoding.result()
 
     # State.
 

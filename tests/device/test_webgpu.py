@@ -376,3 +376,26 @@ def test_opening_a_device_says_nothing_and_leaves_the_environment() -> None:
     bare = {name: text for name, text in os.environ.items() if name != "XDG_RUNTIME_DIR"}
     done = subprocess.run([sys.executable, "-c", code], env=bare, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+
+
+def test_a_type_is_parsed_without_naming_all_others(
+    gpu: WebGpuAllocator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few lines instead of a thousand, and the same type."""
+    import pycparser
+    from wgpu.backends.wgpu_native import ffi
+
+    lines = []
+    parse = pycparser.CParser.parse
+
+    def counted(self: Any, text: str, *others: Any, **options: Any) -> Any:
+        lines.append(len(text.splitlines()))
+        return parse(self, text, *others, **options)
+
+    monkeypatch.setattr(pycparser.CParser, "parse", counted)
+    n_declared = len(ffi._parser._declarations)
+    found = ffi.typeof("WGPURenderPassDescriptor *[7]")
+    assert len(lines) == 1
+    assert lines[0] < 30
+    assert found.item.item is ffi.typeof("WGPURenderPassDescriptor")
+    assert len(ffi._parser._declarations) == n_declared

@@ -98,6 +98,9 @@ class FakeSession:
     def reset(self) -> None:
         self.rewind(0)
 
+    def ahead(self, *_: Any) -> None:
+        """The host chooses."""
+
 
 def only(token: int) -> Logits:
     """Logits that leave no doubt."""

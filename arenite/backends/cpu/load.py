@@ -39,6 +39,8 @@ KEEP_GIL_BELOW_NS = 50_000
 class CpuProgram:
     """Binds inputs in place, or copies what does not fit, and runs on `threads` workers."""
 
+    decoder = None
+
     def __init__(self, interface: GraphInterface, compiled: Compiled, threads: int) -> None:
         self._interface, self.compiled, self._threads = interface, compiled, threads
         self.failure: str | None = None

@@ -10,7 +10,10 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from itertools import repeat
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from arenite.backends.webgpu.lower import lower
@@ -25,6 +28,8 @@ from arenite.program.cached_kernel import ModuleText
 
 #: Pipelines that are kept on a device when no program has them any more.
 MAX_PIPELINES = 1024
+#: That make them at the same time.
+MAX_THREADS = 8
 
 #: What stands for a module until it is there.
 _EMPTY = "@compute @workgroup_size(1) fn main() {}"
@@ -62,35 +67,51 @@ def shaders_of(image: bytes) -> list[Shader]:
         raise DamagedCache(f"shaders that cannot be read: {error!r}") from None
 
 
-def pipeline_of(
-    device: WebGpuAllocator,
-    name: str,
-    shader: Shader,
-    bindings: Sequence[int],
-    read_only: Sequence[bool],
-) -> Any:
-    """The pipeline of a shader whose arrays lie in these of its regions."""
-    text = shader.module(bindings, read_only, device.subgroup)
+class BoundShader(NamedTuple):
+    """A shader whose arrays lie in these of its regions; `name` is the kernel's, for errors."""
+
+    name: str
+    shader: Shader
+    bindings: tuple[int, ...]
+    read_only: tuple[bool, ...]
+
+
+def pipelines_of(device: WebGpuAllocator, bound: Sequence[BoundShader]) -> list[Any]:
+    """The pipelines of shaders; those that are not there yet are made in threads, each once."""
+    texts = [_text(one.shader, one.bindings, one.read_only, device.subgroup) for one in bound]
     known = _pipelines.setdefault(device, OrderedDict())
-    pipeline = known.pop(text, None)
-    if pipeline is None:
-        pipeline = _pipeline(device, name, text, shader, read_only)
-    known[text] = pipeline  # the latest, and here for whoever comes
+    missing = {text: one for text, one in zip(texts, bound, strict=True) if text not in known}
+    if len(missing) > 1:
+        with ThreadPoolExecutor(MAX_THREADS, "arenite pipelines") as pool:
+            made = pool.map(_pipeline, repeat(device), missing, missing.values())
+            known |= zip(missing, made, strict=True)
+    else:
+        known |= {text: _pipeline(device, text, one) for text, one in missing.items()}
+    found = []
+    for text in texts:
+        known.move_to_end(text)  # the latest, and here for whoever comes
+        found.append(known[text])
     while len(known) > MAX_PIPELINES:
         known.popitem(last=False)
-    return pipeline
+    return found
 
 
-def _pipeline(
-    device: WebGpuAllocator, name: str, text: str, shader: Shader, read_only: Sequence[bool]
-) -> Any:
-    with device.failures(f"compile {name}"):
-        module = device.device.create_shader_module(code=_EMPTY if shader.is_proven else text)
-        if shader.is_proven:
+@lru_cache(MAX_PIPELINES)
+def _text(
+    shader: Shader, bindings: tuple[int, ...], read_only: tuple[bool, ...], subgroup: int
+) -> str:
+    return shader.module(bindings, read_only, subgroup)
+
+
+def _pipeline(device: WebGpuAllocator, text: str, bound: BoundShader) -> Any:
+    with device.failures(f"compile {bound.name}"):
+        is_proven = bound.shader.is_proven
+        module = device.device.create_shader_module(code=_EMPTY if is_proven else text)
+        if is_proven:
             module._internal = _unchecked(device, text)
-        kinds = ["read-only-storage" if is_only_read else "storage" for is_only_read in read_only]
+        kinds = ["read-only-storage" if is_only else "storage" for is_only in bound.read_only]
         regions = [_entry(FIRST_REGION + number, kind) for number, kind in enumerate(kinds)]
-        errors = [_entry(1, "storage")] if shader.requires else []
+        errors = [_entry(1, "storage")] if bound.shader.requires else []
         layout = device.device.create_bind_group_layout(
             entries=[_entry(0, "uniform"), *errors, *regions]
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from arenite.backends.webgpu.compile import pipeline_of
+from arenite.backends.webgpu.compile import BoundShader, pipelines_of
 from arenite.backends.webgpu.memory import Region
 from arenite.backends.webgpu.shader import FIRST_REGION, Shader
 from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
@@ -70,16 +70,14 @@ def bind(
     device: WebGpuAllocator, one: Bound, errors: Any, parameters: tuple[Any, int, int]
 ) -> Dispatch:
     """The dispatch of a launch whose parameters are these bytes: a buffer, offset and length."""
-    regions = list(dict.fromkeys(region for region, _ in one.places))
-    bindings = [regions.index(region) for region, _ in one.places]
+    regions = _regions(one)
     if len(regions) + 1 > device.limits.storage_bindings:
         raise NotCompiled(
             f"{one.name} reads {len(regions)} buffers; {device.name} binds "
             f"{device.limits.storage_bindings} at once"
         )
     _check_alignment(one)
-    read_only = [region.read_only for region in regions]
-    pipeline = pipeline_of(device, one.name, one.shader, bindings, read_only)
+    [pipeline] = pipelines_of(device, [bound_shader(one)])
     entries = [
         _entry(0, *parameters),
         *([_entry(1, errors)] if one.shader.requires else []),
@@ -89,6 +87,18 @@ def bind(
         layout=pipeline.get_bind_group_layout(0), entries=entries
     )
     return Dispatch(one.name, pipeline, group, _groups(device, one))
+
+
+def bound_shader(one: Bound) -> BoundShader:
+    """What the pipeline of a launch is made of."""
+    regions = _regions(one)
+    bindings = tuple(regions.index(region) for region, _ in one.places)
+    return BoundShader(one.name, one.shader, bindings, tuple(one.read_only for one in regions))
+
+
+def _regions(one: Bound) -> list[Region]:
+    """Those of a launch, each once, in the order of their bindings."""
+    return list(dict.fromkeys(region for region, _ in one.places))
 
 
 def _check_alignment(one: Bound) -> None:

@@ -65,7 +65,8 @@ class StagingPool:
 
 class Exchange:
     """Made for the sizes of a run, whose arrays may come later; `outputs` are its results, in the
-    program's order."""
+    order of the values that were asked for. At `token_at` the staging memory has room for a token
+    that the run chooses."""
 
     def __init__(
         self,
@@ -73,16 +74,18 @@ class Exchange:
         compiled: Compiled,
         constants: Mapping[int, Constant],
         sizes: Mapping[str, int],
-        arrays: Sequence[Array] = (),
+        arrays: Sequence[Array],
+        outputs: Sequence[int],
     ) -> None:
         self._device = pool.device
         self._compiled, self._sizes = compiled, sizes
         self.arrays = arrays
         self._inputs = frozenset(compiled.frame.numbers("input"))
-        end = WORD_NBYTES * (len(compiled.load) + len(compiled.launches))
+        self.token_at = WORD_NBYTES * (len(compiled.load) + len(compiled.launches))
+        end = self.token_at + WORD_NBYTES
         self.outputs: list[Output] = []
         self._received: dict[int, int] = {}  # where in the staging a result begins
-        for number in compiled.outputs:
+        for number in outputs:
             value = compiled.values[number]
             dtype, shape = value.dtype.to_numpy(), tuple(evaluate(d, sizes) for d in value.shape)
             if value.kind == "output":

@@ -8,12 +8,14 @@ weights    constants, read-only; as many buffers as it takes, since a binding ha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.backends.webgpu.upload import Upload, uploading
 from arenite.device import Buffer
 from arenite.device.webgpu import WORD_NBYTES, GpuMemory, WebGpuAllocator
 from arenite.dtype import uint8
@@ -96,11 +98,19 @@ class Regions:
                 continue
             region = self._region(f"weights{len(self.weights)}", end, read_only=True)
             self.weights.append(region)
-            for number, at in part.items():
-                constant = constants[number]
-                if constant.nbytes:
-                    constant.copy_to(region.buffer.view(at, constant.nbytes))
-                self.weight_at[number] = (region, at)
+            self.weight_at |= {number: (region, at) for number, at in part.items()}
+
+    def uploading(self, constants: Mapping[int, Constant]) -> AbstractContextManager[bool]:
+        """Copy the constants to their places: small ones now, large ones, if there are any,
+        meanwhile."""
+        large = []
+        for number, (region, at) in self.weight_at.items():
+            constant = constants[number]
+            if constant.storage is not None and Upload.is_for(constant.storage):
+                large.append(Upload(constant.storage, region.gpu, at))
+            elif constant.nbytes:
+                constant.copy_to(region.buffer.view(at, constant.nbytes))
+        return uploading(self._device, large)
 
     def contents(self) -> NDArray[np.uint8]:
         """All bytes of the arena, which launches may write."""
@@ -138,17 +148,18 @@ class Constant:
 
     @property
     def nbytes(self) -> int:
-        storage = self._storage
+        storage = self.storage
         return self.array().nbytes if storage is None else storage.nbytes
 
     @property
-    def _storage(self) -> Buffer | None:
+    def storage(self) -> Buffer | None:
+        """The bytes it lies in, if it is not one of the host's arrays."""
         found = self.source.storage if isinstance(self.source, BufferSource) else None
         return found if isinstance(found, Buffer) else None
 
     def copy_to(self, target: Buffer) -> None:
         """A file is read part by part, past its mapping, which may be cut short under us."""
-        storage = self._storage
+        storage = self.storage
         if storage is None:
             target.copyin(np.ascontiguousarray(self.array()))
         else:

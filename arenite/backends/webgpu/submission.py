@@ -29,8 +29,11 @@ def submit(device: WebGpuAllocator, commands: Any) -> int:
 _unanswered: list[Any] = []
 
 
-def mapped(device: WebGpuAllocator, staging: Any, submission: int) -> NDArray[np.uint8]:
-    """A copy of the bytes of a buffer that can be mapped, once a submission is done."""
+def map_buffer(
+    device: WebGpuAllocator, buffer: Any, submission: int, writes: bool = False
+) -> memoryview:
+    """The bytes of a buffer that can be mapped, to read or to write, once a submission is done
+    (0: there was none); until `unmap`."""
     from wgpu.backends.wgpu_native import ffi, lib
     from wgpu.backends.wgpu_native._api import libf
 
@@ -42,20 +45,32 @@ def mapped(device: WebGpuAllocator, staging: Any, submission: int) -> NDArray[np
 
     info = ffi.new("WGPUBufferMapCallbackInfo *")
     info.mode, info.callback = lib.WGPUCallbackMode_AllowProcessEvents, done
-    nbytes = staging.size
+    mode = lib.WGPUMapMode_Write if writes else lib.WGPUMapMode_Read
     try:
-        libf.wgpuBufferMapAsync(staging._internal, lib.WGPUMapMode_Read, 0, nbytes, info[0])
-        number = ffi.new("WGPUSubmissionIndex *", submission)
+        libf.wgpuBufferMapAsync(buffer._internal, mode, 0, buffer.size, info[0])
+        number = ffi.new("WGPUSubmissionIndex *", submission) if submission else ffi.NULL
         while not outcome:
-            libf.wgpuDevicePoll(device.device._internal, True, number)
+            libf.wgpuDevicePoll(device.device._internal, bool(submission), number)
             # A device that was lost may never call back, and has no buffer that can be read.
             device.check_alive()
     finally:
         if not outcome:
-            _unanswered.append((done, staging))
+            _unanswered.append((done, buffer))
     if outcome[0] != lib.WGPUMapAsyncStatus_Success:
-        raise RunFailed(f"{device.name}: results could not be read back (status {outcome[0]})")
-    bytes_ = ffi.buffer(lib.wgpuBufferGetConstMappedRange(staging._internal, 0, nbytes), nbytes)
-    data = np.frombuffer(bytes_, np.uint8).copy()
-    libf.wgpuBufferUnmap(staging._internal)
+        raise RunFailed(f"{device.name}: memory could not be mapped (status {outcome[0]})")
+    range_of = lib.wgpuBufferGetMappedRange if writes else lib.wgpuBufferGetConstMappedRange
+    return memoryview(ffi.buffer(range_of(buffer._internal, 0, buffer.size), buffer.size))
+
+
+def unmap(buffer: Any) -> None:
+    """Give a buffer back to the device; its bytes can't be touched any more."""
+    from wgpu.backends.wgpu_native._api import libf
+
+    libf.wgpuBufferUnmap(buffer._internal)
+
+
+def mapped(device: WebGpuAllocator, staging: Any, submission: int) -> NDArray[np.uint8]:
+    """A copy of the bytes of a buffer that can be mapped, once a submission is done."""
+    data = np.frombuffer(map_buffer(device, staging, submission), np.uint8).copy()
+    unmap(staging)
     return data

@@ -13,7 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from arenite.backends.webgpu.dispatch import Bound, Dispatch, bind, check_groups, new_buffer
+from arenite.backends.webgpu.compile import pipelines_of
+from arenite.backends.webgpu.dispatch import (
+    Bound,
+    Dispatch,
+    bind,
+    bound_shader,
+    check_groups,
+    new_buffer,
+)
 from arenite.backends.webgpu.shader import Shader
 from arenite.backends.webgpu.siblings import can_be_joined, joined
 from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
@@ -82,8 +90,11 @@ class DispatchTable:
             self._runs += self._joinable(rows, shaders)
         covered = {row for run in self._runs for row in run}
         self._runs += [range(row, row + 1) for row in range(len(shaders)) if row not in covered]
-        for run in self._runs:
-            chosen = self._dispatch(run, tuple(shaders[row] for row in run))
+        shaders_of = {run: tuple(shaders[row] for row in run) for run in self._runs}
+        new = [one for one in shaders_of.items() if _key(*one) not in self._bound]
+        pipelines_of(self._device, [bound_shader(self._joined(*one)) for one in new])
+        for run, own in shaders_of.items():
+            chosen = self._dispatch(run, own)
             self.rows["pipeline"][run.start] = handle(chosen.pipeline)
             self.rows["group"][run.start] = handle(chosen.bind_group)
             self._leaders[run.start : run.stop] = run.start
@@ -104,17 +115,21 @@ class DispatchTable:
         sizes: list[int] = self._words[row, first : first + one.shader.n_sizes].tolist()
         return one.shader.of_sizes(sizes)
 
+    def _joined(self, rows: range, shaders: tuple[Shader, ...]) -> Bound:
+        """Launches as one."""
+        launches = [self._launches[row] for row in rows]
+        return replace(
+            launches[0],
+            name=", ".join(launch.name for launch in launches),
+            shader=shaders[0] if len(rows) == 1 else joined(shaders, self._words.shape[1]),
+            places=[place for launch in launches for place in launch.places],
+            tiles=int(self._tiles[rows.start : rows.stop].sum()),
+        )
+
     def _dispatch(self, rows: range, shaders: tuple[Shader, ...]) -> Dispatch:
-        key = (rows, tuple(map(id, shaders)))
+        key = _key(rows, shaders)
         if key not in self._bound:
-            launches = [self._launches[row] for row in rows]
-            one = replace(
-                launches[0],
-                name=", ".join(launch.name for launch in launches),
-                shader=shaders[0] if len(rows) == 1 else joined(shaders, self._words.shape[1]),
-                places=[place for launch in launches for place in launch.places],
-                tiles=int(self._tiles[rows.start : rows.stop].sum()),
-            )
+            one = self._joined(rows, shaders)
             parameters = (self._parameters, rows.start * self._stride, len(rows) * self._stride)
             with self._device.failures("bind launches"):
                 self._bound[key] = bind(self._device, one, self._errors, parameters)
@@ -221,6 +236,10 @@ class DispatchTable:
             # In order with the queue: launches that were submitted before keep theirs.
             self._device.device.queue.write_buffer(self._parameters, 0, self._words)
             self._is_written = True
+
+
+def _key(rows: range, shaders: tuple[Shader, ...]) -> tuple[range, tuple[int, ...]]:
+    return rows, tuple(map(id, shaders))
 
 
 def handle(wrapped: Any) -> int:

@@ -7,18 +7,83 @@ are wider than they are there. The clock needs the feature `timestamp-query`.
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from arenite.backends.webgpu.dispatch import new_buffer
+from arenite.backends.webgpu.exchange import Exchange, Transfer
+from arenite.backends.webgpu.table import DispatchTable
 from arenite.device.webgpu import WebGpuAllocator
+from arenite.program.loaded import Timings
+
+if TYPE_CHECKING:
+    from arenite.backends.webgpu.load import WebGpuProgram
+
+Array = NDArray[Any]
 
 FEATURE = "timestamp-query"
 #: Of one query set.
 MAX_QUERIES = 4096
 _STAMP_NBYTES = 8
+_STAMP = np.dtype([(name, np.int64) for name in "worker tick kernel tile begin end".split()])
+
+
+def profile(program: WebGpuProgram, arrays: list[Array], sizes: dict[str, int]) -> Timings:
+    """Run once with times; by the host's clock, and each launch alone, where the device's is not
+    for programs to read."""
+    from arenite.backends.webgpu.backend import BACKEND
+
+    program.run(arrays, sizes)
+    table, exchange = program.bound_table(sizes), program.exchange(arrays, sizes)
+    table.write()
+    about = _about(program, table)
+    table.join(False)
+    steps = program.order.single_steps
+    records = np.zeros(len(steps), _STAMP)
+    records["kernel"] = range(len(steps))
+    if FEATURE in program.device.device.features:
+        _run_timed(program, table, exchange, records)
+    else:
+        for k in program.order.every:
+            records["begin"][k] = time.perf_counter_ns()
+            program.run_alone(steps[k], table, exchange)
+            records["end"][k] = time.perf_counter_ns()
+    table.join(True)
+    return Timings(records, 1e9, 0, sizes, BACKEND.limits, about)
+
+
+def _run_timed(
+    program: WebGpuProgram, table: DispatchTable, exchange: Exchange, records: Array
+) -> None:
+    """Run with the device's clock around every dispatch; copies are taken for no time."""
+    order = program.order
+    times = Timestamps(program.device, max(len(order.rows), 1))
+    with program.failing():
+        encoder = program.device.device.create_command_encoder()
+        for step in (order.single_steps[k] for k in order.every):
+            stamps = times.of_pass(step.start) if isinstance(step, range) else None
+            program.record_step(encoder, table, exchange, step, stamps)
+        times.resolve(encoder)
+        program.device.device.queue.submit([encoder.finish()])
+        found = times.read()
+    records["begin"][order.rows] = found[: len(order.rows), 0]
+    records["end"][order.rows] = found[: len(order.rows), 1]
+    last = 0
+    for k in order.every:
+        if isinstance(order.single_steps[k], Transfer):
+            records["begin"][k] = records["end"][k] = last
+        last = int(records["end"][k])
+
+
+def _about(program: WebGpuProgram, table: DispatchTable) -> str:
+    n_passes = sum(isinstance(step, range) and len(step) > 0 for step in program.order.steps)
+    return (
+        f"{table.n_dispatches} dispatches in {n_passes} passes, {table.n_barriers} of them "
+        "behind a barrier"
+    )
 
 
 class Timestamps:
@@ -63,8 +128,3 @@ class Timestamps:
         period = float(lib.wgpuQueueGetTimestampPeriod(self._device.device.queue._internal))
         found: NDArray[np.int64] = np.round((ticks - ticks.min()) * period).astype(np.int64)
         return found.reshape(-1, 2)
-
-
-def kept(device: WebGpuAllocator) -> bool:
-    """Whether the device has a clock that programs may read."""
-    return FEATURE in device.device.features

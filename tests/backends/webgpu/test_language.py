@@ -185,17 +185,17 @@ def test_launches_are_recorded_alike_without_native_code(
 def test_a_set_of_launches_that_conflict_is_found(model: LanguageModel) -> None:
     program = loaded(model.executable)
     model.executable.verify()
-    sets = program._sets
+    sets = program.order.sets
     at = len(sets) - 3  # the last norm, and the product that reads it
     broken = [*sets[:at], [*sets[at], *sets[at + 1]], *sets[at + 2 :]]
     backwards = [*sets[:at], sets[at + 1], sets[at], *sets[at + 2 :]]
     try:
         for wrong in (broken, backwards):
-            vars(program)["_sets"] = wrong
+            vars(program.order)["sets"] = wrong
             with pytest.raises(RaceFound):
                 model.executable.verify()
     finally:
-        vars(program)["_sets"] = sets
+        vars(program.order)["sets"] = sets
 
 
 def test_a_profile_counts_dispatches_and_barriers(model: LanguageModel) -> None:

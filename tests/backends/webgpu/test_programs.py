@@ -163,7 +163,7 @@ def test_an_argument_that_takes_bytes_of_others_is_copied_in_its_turn() -> None:
     total = make("add", make("cumsum", make("add", make("cumsum", first, axis=0), b), axis=0), c)
     with executable([total], memory=9_000) as program:
         one = loaded(program)
-        ahead = [step.is_free for step in one.steps if isinstance(step, Transfer)]
+        ahead = [step.is_free for step in one.order.steps if isinstance(step, Transfer)]
         assert True in ahead[:-1]
         assert False in ahead[:-1]  # the last one is of the result
         given = [data(1000, seed=k) for k in range(3)]
@@ -187,7 +187,7 @@ def test_a_result_that_nobody_overwrites_does_not_end_a_pass(
 
     a = data(40, 40)
     with executable([square, fourth]) as program:
-        order = [isinstance(step, Transfer) for step in loaded(program).steps]
+        order = [isinstance(step, Transfer) for step in loaded(program).order.steps]
         assert order == [True, False, True, True]
         monkeypatch.setattr(load, "record_rows", counted)
         found = program(a)

@@ -1,0 +1,130 @@
+"""Runs that choose their own tokens: a launch behind those of the program samples, and its token
+is copied to where the next run reads it.
+
+    queue   | copy token, launches, sample, copy result | copy token, launches, sample, copy ...
+    host            records and submits run n + 1        reads token n
+
+The host knows positions and sizes ahead, and no token: so it records and submits while the device
+is busy, and reads tokens when they come.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from arenite.backends.webgpu.dispatch import Bound, dispatches_of
+from arenite.backends.webgpu.exchange import Exchange, Transfer
+from arenite.backends.webgpu.memory import Region
+from arenite.backends.webgpu.recorder import record_rows
+from arenite.backends.webgpu.results import Output, Pending
+from arenite.backends.webgpu.sampling import CANDIDATES, DRAWN, UNDECIDED, contents, shader
+from arenite.backends.webgpu.table import ROW, handle
+from arenite.device import Buffer
+from arenite.device.webgpu import WORD_NBYTES
+from arenite.dtype import BY_NAME, float32, uint8
+from arenite.program.decoding import ChosenToken, TokenChoice
+
+if TYPE_CHECKING:
+    from arenite.backends.webgpu.load import WebGpuProgram
+
+Array = NDArray[Any]
+
+#: Threads of the group that samples, where a device has so many.
+THREADS = 1024
+
+
+class WebGpuDecoding:
+    """One text in the making."""
+
+    def __init__(
+        self,
+        program: WebGpuProgram,
+        ends: tuple[Transfer, Transfer],
+        choice: TokenChoice,
+        tokens: Sequence[int],
+        numbers: NDArray[np.float64],
+    ) -> None:
+        """`ends` are the copy of the token, which comes from here, and that of the logits, which
+        stay where they are."""
+        self._program, self._place = program, len(tokens) - 1
+        self._token, logits = ends
+        self._steps = [step for step in program.order.steps if step not in ends]
+        self._pending: deque[Pending] = deque()
+        n_places = len(tokens) + len(numbers)
+        memory, self._log_at, self._chosen_at = contents(choice, tokens, numbers, n_places)
+        device = program.device
+        buffer = Buffer.allocate(device, uint8, (memory.nbytes,))
+        buffer.copyin(memory.view(np.uint8))
+        self._region = Region.of("sampler", buffer)
+        threads = min(THREADS, 1 << device.limits.threads.bit_length() - 1)
+        places = [program.place(logits.there), (self._region, 0)]
+        [self._sample] = dispatches_of(
+            device, [Bound("sample", shader(threads), places, (), 1, 0)], None
+        )
+        row = (handle(self._sample.pipeline), handle(self._sample.bind_group), 1, 1)
+        self._row = np.array([row], ROW)
+
+    @classmethod
+    def begin(
+        cls,
+        program: WebGpuProgram,
+        choice: TokenChoice,
+        tokens: Sequence[int],
+        numbers: NDArray[np.float64],
+    ) -> WebGpuDecoding | None:
+        """None for a choice that is not done here, and for a program whose first argument is no
+        token, or which has other results than a row of logits, or none that stays."""
+        copies = [step for step in program.order.steps if isinstance(step, Transfer)]
+        values = program.compiled.values
+        given = [step for step in copies if step.value in program.compiled.frame.numbers("input")]
+        token = next((step for step in given if values[step.value].source == 0), None)
+        results = [step for step in copies if step not in given]
+        if token is None or len(results) != 1 or choice.top_k > CANDIDATES:
+            return None
+        [logits] = results
+        is_one = (
+            values[token.there].dtype == BY_NAME["int32"] and values[logits.there].dtype == float32
+        )
+        if not (is_one and token.is_free and logits.is_free):
+            return None
+        return cls(program, (token, logits), choice, tokens, numbers)
+
+    @property
+    def n_pending(self) -> int:
+        return len(self._pending)
+
+    def start(self, arrays: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        program, ours = self._program, self._region.gpu
+        with program.failing():
+            table = program.bound_table(sizes)
+            exchange = Exchange(program.staging, program.compiled, {}, sizes, arrays, ())
+            encoder = program.encoder()
+            there, at = program.place(self._token.there)
+            from_ = (self._log_at + self._place) * WORD_NBYTES
+            encoder.copy_buffer_to_buffer(ours, from_, there.gpu, at * WORD_NBYTES, WORD_NBYTES)
+            *steps, last = self._steps
+            for step in steps:
+                program.record_step(encoder, table, exchange, step)
+            assert isinstance(last, range)
+            record_rows(encoder, np.concatenate([table.rows[last.start : last.stop], self._row]))
+            self._place += 1
+            from_ = (self._chosen_at + self._place) * WORD_NBYTES
+            encoder.copy_buffer_to_buffer(
+                ours, from_, exchange.staging, exchange.token_at, WORD_NBYTES
+            )
+            exchange.outputs.append(Output((), np.dtype(np.uint32), exchange.token_at))
+            recorded = program.finished(encoder, exchange)
+            table.write()
+            self._pending.append(program.submit(recorded))
+
+    def result(self) -> ChosenToken | None:
+        [word] = self._pending.popleft().result()
+        self._program.check_cancelled()
+        if int(word) & UNDECIDED:
+            return None
+        return ChosenToken(int(word) & (DRAWN - 1), bool(int(word) & DRAWN))
