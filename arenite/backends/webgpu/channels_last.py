@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.backends.webgpu.few_rows import MOST_ROWS
 from arenite.dtype import DType, float32
 from arenite.errors import ShapeMismatch
 from arenite.ir.compose.basic import pad, reshape
@@ -27,6 +26,8 @@ from arenite.passes.known import is_known
 CONV = "conv_matrix"
 #: Numbers that are read at once.
 FOUR = 4
+#: Rows of a product that is short.
+SHORT_ROWS = 64
 
 
 def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
@@ -137,7 +138,7 @@ def short_product(node: Node) -> Node:
         return node
     rows, (depth, columns) = product(x.shape[:-1]), w.shape
     is_even = all(isinstance(size, int) and size % FOUR == 0 for size in w.shape)
-    if bounds(rows)[1] > MOST_ROWS or not is_even:
+    if bounds(rows)[1] > SHORT_ROWS or not is_even:
         return node
     one = {"strides": (1,), "dilations": (1,), "padding": ((0, 0),), "groups": 1}
     image, taps = reshape(x, (1, rows, depth)), reshape(w, (1, depth, columns))

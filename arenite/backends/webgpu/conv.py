@@ -34,8 +34,8 @@ from arenite.schedule.kernel import Kernel, Role, Stage, outer_index
 STEP = 16
 #: Of these, products that are written one after another.
 UNROLLED = 4
-#: Groups that a large device runs at once: with fewer, rectangles are smaller.
-MANY_GROUPS = 120
+#: What a large device runs at once, with some to spare: with fewer, rectangles are smaller.
+MANY_THREADS = 264 * 128
 #: Columns of a group of channels below which most of a rectangle would be outside.
 FEWEST_COLUMNS = 16
 
@@ -75,10 +75,10 @@ class Cut(NamedTuple):
 
 #: From the one that reads least to the one of which there are most.
 CUTS = (
-    Cut(128, 128, 8, 8, 1),
-    Cut(128, 64, 8, 8, 1),
-    Cut(64, 64, 8, 8, 2),
+    Cut(64, 64, 4, 8, 1),
+    Cut(32, 64, 4, 8, 2),
     Cut(32, 32, 4, 4, 4),
+    Cut(16, 32, 4, 4, 8),
 )
 
 
@@ -86,7 +86,11 @@ def cut_for(rows: Dim, columns: int) -> Cut:
     """How results are cut: the largest rectangles of which there are many."""
     most = bounds(rows)[1]
     fitting = [cut for cut in CUTS if cut.width < 2 * columns] or [CUTS[-1]]
-    many = (c for c in fitting if -(-most // c.height) * -(-columns // c.width) >= MANY_GROUPS)
+    many = (
+        cut
+        for cut in fitting
+        if -(-most // cut.height) * -(-columns // cut.width) * cut.threads >= MANY_THREADS
+    )
     return next(many, fitting[-1])
 
 
@@ -176,20 +180,23 @@ class _Conv(KernelBuilder):
         """One of a thread's results, and the stores of it."""
         cut = self.cut
         number = scope.let(f"result{k}", ir.Name("thread") + k * cut.threads)
+        is_one: ir.Expr = number < index_expr(cut.n_sums)
+        if cut.n_sums < cut.threads:
+            number = scope.let(f"known{k}", ir.Binary("min", number, ir.index(cut.n_sums - 1)))
         first = ir.Name("square_row") * cut.height
         row = scope.let(f"row{k}", first + number // cut.width * cut.own_rows + ir.Name("part"))
         column = scope.let(f"column{k}", ir.Name("square_column") * cut.width + number % cut.width)
-        is_column = column < index_expr(self.n_columns)
-        inside: ir.Expr = (row < index_expr(self.n_rows)) & is_column
-        if cut.n_sums % cut.threads:
-            inside = inside & (number < index_expr(cut.n_sums))
-        inside = scope.let(f"inside{k}", inside)
+        is_place = (row < index_expr(self.n_rows)) & (column < index_expr(self.n_columns))
+        inside = scope.let(f"inside{k}", is_place & is_one)
+        # What is outside reads what the last one reads: under a condition each would wait for it.
+        near_row = ir.Binary("min", row, index_expr(self.n_rows) - 1)
+        near_column = ir.Binary("min", column, ir.index(self.n_columns - 1))
         own = {axis.var: loop_var(f"{axis.var.name}_{k}", axis.size) for axis in self.nest.outer}
         rows = [replace(axis, var=own[axis.var]) for axis in self.rows]
-        self._name_rows(scope, rows, row)
+        self._name_rows(scope, rows, near_row)
         if self.column is not None:
             before = ir.Name("group") * self.n_columns if self.groups > 1 else ir.index(0)
-            scope.let(own[self.column.var].name, before + column)
+            scope.let(own[self.column.var].name, before + near_column)
         moved: dict[Var, Dim] = {**own}
         point = tuple(substitute(dim, moved) for dim in self.outer_point)
         total: ir.Expr = ir.Load(_SUMS, number, FLOAT32)
@@ -198,7 +205,7 @@ class _Conv(KernelBuilder):
         stores = []
         for stage in self.kernel.stages:
             node = stage.node
-            value = total if node is self.node else self.values.at(node, point, scope, inside)
+            value = total if node is self.node else self.values.at(node, point, scope)
             value = self.values.named(cast(value, node.dtype), scope)
             scope.known[node, point, None] = value
             if node in self.stores:
