@@ -321,7 +321,7 @@ class WebGpuProgram(LoadedProgram):
     @contextmanager
     def state(self, number: int) -> Iterator[NDArray[np.uint8]]:
         name = copy_name(self.compiled.values[number].name, self._state_set)
-        there = self.regions.planned.view(name)
+        there = self.regions.view(name)
         content = np.frombuffer(bytearray(there.copyout()), np.uint8)
         before = content.copy()
         yield content
