@@ -30,11 +30,11 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import check, is_storable
 from arenite.codegen.groups import grouped
 from arenite.codegen.index_width import narrow_indices
-from arenite.codegen.kernels import blocks, special
+from arenite.codegen.kernels import block_products, blocks, narrow, special
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.plain import refuse_layouts, with_origins
-from arenite.codegen.kernels.values import UINT32, index_expr, read_dtype
+from arenite.codegen.kernels.values import UINT32, index_expr
 from arenite.codegen.wide_integers import with_wide_integers
 from arenite.device.webgpu import WORD_NBYTES
 from arenite.errors import NotCompiled
@@ -49,7 +49,7 @@ from arenite.schedule.roots import is_made_up
 COLUMN_THREADS = 64
 
 #: Kernels of their own, by the op of the first stage.
-_BUILDERS = {**special.BUILDERS, **blocks.BUILDERS}
+_BUILDERS = {**special.BUILDERS, **blocks.BUILDERS, **block_products.BUILDERS, **narrow.BUILDERS}
 #: Reductions whose meaning is their factors' product, combined; others are the CPU's own layouts.
 _REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split()) | {
     PRODUCT,
@@ -61,8 +61,9 @@ def build(kernel: Kernel, features: Collection[str] = ()) -> Built:
     """The loops of a kernel for groups of threads, on a device with these features."""
     with with_origins(kernel):
         refuse_layouts(kernel, "webgpu")
-        _refuse_elements(kernel)
+        _refuse_sizes(kernel)
         built = _cut(kernel)
+        _refuse_elements(kernel, built)
         return replace(built, loops=_narrowed(kernel, built, features))
 
 
@@ -103,16 +104,20 @@ def _word_transfer(kernel: Kernel) -> Built:
     return replace(built, loops=grouped(built.loops, THREADS))
 
 
-def _refuse_elements(kernel: Kernel) -> None:
+def _refuse_sizes(kernel: Kernel) -> None:
     for node in (*kernel.inputs, *kernel.outputs):
-        if node.dtype.is_block:
-            continue  # bytes, which kernels of their own take apart
-        if not is_storable(read_dtype(node.dtype)):
-            raise NotCompiled(f"{node.op}: elements of {node.dtype} are not done on WebGPU")
         if bounds(node.nbytes)[1] >= 2**31:
             raise NotCompiled(
                 f"{node.op} of {node.nbytes} bytes: WebGPU's indices have 32 bits; cut it in parts"
             )
+
+
+def _refuse_elements(kernel: Kernel, built: Built) -> None:
+    """NotCompiled for elements that words don't hold; what kernels of their own take apart is
+    bytes."""
+    for node, array in zip((*kernel.inputs, *kernel.outputs), built.loops.arrays, strict=False):
+        if not is_storable(array.dtype):
+            raise NotCompiled(f"{node.op}: elements of {node.dtype} are not done on WebGPU")
 
 
 def _narrowed(kernel: Kernel, built: Built, features: Collection[str]) -> ir.GroupKernel:
