@@ -65,9 +65,15 @@ class Regions:
         self._begins = [one.begin for one in self._stretches]
         #: As many buffers as it takes to bind what launches may write.
         self.arena = [self._arena_region(k, one) for k, one in enumerate(self._stretches)]
-        self.weights: list[Region] = []
         self.weight_at: dict[int, tuple[Region, int]] = {}
-        self._place_weights(constants)
+        used = {int(number) for launch in compiled.launches for number in launch.arrays}
+        self.weights = self._placed_weights(
+            "weights", {n: one for n, one in constants.items() if n in used}
+        )
+        #: Of weights that are packed when the program is loaded, and not read again.
+        self.sources = self._placed_weights(
+            "sources", {n: one for n, one in constants.items() if n not in used}
+        )
 
     def _check(self, name: str, nbytes: int) -> None:
         """DoesNotFit for what can't be bound at once."""
@@ -94,7 +100,7 @@ class Regions:
         shape = (max(WORD_NBYTES, _rounded(nbytes)),)
         return Region.of(name, Buffer.allocate(self._device, uint8, shape), read_only)
 
-    def _place_weights(self, constants: Mapping[int, Constant]) -> None:
+    def _placed_weights(self, name: str, constants: Mapping[int, Constant]) -> list[Region]:
         """Constants in as few buffers as their sizes let them, one after another."""
         parts: list[dict[int, int]] = [{}]
         ends = [0]
@@ -105,12 +111,22 @@ class Regions:
                 ends.append(0)
             parts[-1][number] = ends[-1]
             ends[-1] += nbytes
+        regions: list[Region] = []
         for part, end in zip(parts, ends, strict=True):
-            if not part:
-                continue
-            region = self._region(f"weights{len(self.weights)}", end, read_only=True)
-            self.weights.append(region)
-            self.weight_at |= {number: (region, at) for number, at in part.items()}
+            if part:
+                region = self._region(f"{name}{len(regions)}", end, read_only=True)
+                regions.append(region)
+                self.weight_at |= {number: (region, at) for number, at in part.items()}
+        return regions
+
+    def give_back_sources(self) -> None:
+        """Let go of the memory of what is packed: work that was submitted keeps it until it is
+        done."""
+        gone = {region.name for region in self.sources}
+        self.weight_at = {
+            number: place for number, place in self.weight_at.items() if place[0].name not in gone
+        }
+        self.sources = []
 
     def uploading(self, constants: Mapping[int, Constant]) -> AbstractContextManager[bool]:
         """Copy the constants to their places: small ones now, large ones, if there are any,

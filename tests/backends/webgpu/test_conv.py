@@ -16,7 +16,7 @@ import pytest
 from arenite.backends.webgpu import conv as kernels
 from arenite.backends.webgpu.channels_last import CONV, why_left
 from arenite.dtype import BY_NAME
-from arenite.ir import Var, constant, graph_input, make
+from arenite.ir import Var, buffer, constant, graph_input, make
 from arenite.ir.compose.basic import add, binary
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
@@ -199,3 +199,25 @@ def test_other_elements_are_convolved_as_they_lie() -> None:
         [found] = program(data)
         assert devices_of(program) == {"webgpu"}
     assert np.array_equal(found, by_windows(data, weights(case), case))
+
+
+def test_weights_that_are_packed_lie_on_the_device_once() -> None:
+    """As they were given, only until the program has packed them."""
+    gpu = webgpu()
+    case = Case((1, 64, 4, 4), 128, (3, 3), padding=1)
+    w, data = weights(case), whole(*case.x)
+    before = gpu.stats.live_nbytes
+    y = make(
+        "conv",
+        image(case.x),
+        buffer(w),
+        strides=(1, 1),
+        padding=((1, 1), (1, 1)),
+        dilations=(1, 1),
+        groups=1,
+    )
+    with executable([y]) as program:
+        for _ in range(2):
+            assert np.array_equal(program(data)[0], by_windows(data, w, case))
+        assert gpu.stats.live_nbytes - before <= program.plan.peak_nbytes + 4096
+        assert program.plan.peak_nbytes > w.nbytes
