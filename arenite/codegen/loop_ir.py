@@ -259,6 +259,9 @@ class GroupKernel(LoopKernel):
     threads: int
     shared: tuple[SharedArray, ...] = ()
     index_dtype: DType = INT64
+    #: Whether neither its text nor its loops leave their arrays, by how they are made: a device
+    #: need not look at each access again.
+    is_proven: bool = False
     #: (size, most, kernel): other loops of the same arrays and sizes, for launches in which that
     #: size is no more than that; the first that fits is taken.
     smaller: tuple[tuple[str, int, GroupKernel], ...] = ()

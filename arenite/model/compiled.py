@@ -31,7 +31,8 @@ from arenite.model.translations import (
     Translation,
     Translations,
 )
-from arenite.pipeline import compile_graph, plan_graph
+from arenite.pipeline import plan_graph
+from arenite.pipeline.program import compile_program
 from arenite.program.closing import Closing
 from arenite.program.options import Options
 from arenite.runtime.executable import Executable
@@ -415,25 +416,19 @@ class CompiledModel(Closing):
         [request] = values
         self._quick = self._last = None
         made = self._translated.pop(repr(request), None) or self._translations.obtain(request)
-        options = self._source.options
         is_bounded = all(
             name in self._source.bounds or not size.root for name, size in request.form.sizes
         )
-        if not is_bounded and not made.is_cut:
-            options = options._replace(memory=None)  # each call is checked
         tell = self._source.on_progress
         on_progress = None if tell is None else lambda k, n: tell("compiling", k, n)
-        threads = self._source.threads
-        if made.is_cut:
-            from arenite.pipeline.segmented import SegmentedExecutable
-
-            executable: CompiledProgram = SegmentedExecutable(
-                made.interface.graph, options, threads
-            )
-        else:
-            executable = compile_graph(
-                made.interface, options, threads=threads, on_progress=on_progress
-            )
+        executable = compile_program(
+            made.interface,
+            self._source.options,
+            threads=self._source.threads,
+            on_progress=on_progress,
+            in_segments=made.is_cut,
+            is_checked_later=not is_bounded,
+        )
         # One in segments is called and looked at in the same way.
         return Variant(values, executable, made.outputs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arenite.errors import NotCompiled
-from arenite.ir.ops.unbounded import CUTTING
+from arenite.ir.interface import GraphInterface
 from arenite.memory.plan import HOST
 from arenite.pipeline import compile_graph
 from arenite.program.backend import backend_of
@@ -19,24 +19,32 @@ if TYPE_CHECKING:
 
 
 def compile_program(
-    graph: Graph,
+    graph: Graph | GraphInterface,
     options: Options = USUAL,
     *,
     threads: int | None = None,
     on_progress: OnCompiled | None = None,
+    in_segments: bool | None = None,
+    is_checked_later: bool = False,
 ) -> CompiledProgram:
     """An Executable for this machine, or one in segments where no plan can be made before a run,
     or where the device refuses ops: those run on the CPU then.
-    `on_progress(done, total)` hears of kernels, but for those of segments."""
-    if not is_cut(graph):
+    `on_progress(done, total)` hears of kernels, but for those of segments. `in_segments` says
+    whether only these can run the graph, where that is known. `is_checked_later`: whoever calls an
+    Executable holds its sizes to the budget."""
+    interface = GraphInterface.of(graph)
+    if in_segments is None:
+        in_segments = is_cut(interface.graph)
+    if not in_segments:
+        whole = options._replace(memory=None) if is_checked_later else options
         try:
-            return compile_graph(graph, options, threads=threads, on_progress=on_progress)
+            return compile_graph(interface, whole, threads=threads, on_progress=on_progress)
         except NotCompiled:
             if backend_of(options.device).memory == HOST:
                 raise
     from arenite.pipeline.segmented import SegmentedExecutable
 
-    return SegmentedExecutable(graph, options, threads)
+    return SegmentedExecutable(interface.graph, options, threads)
 
 
 def is_cut(graph: Graph) -> bool:
@@ -58,4 +66,6 @@ def refuse_cut(graph: Graph, to_do: str) -> None:
 
 def _cutting(graph: Graph) -> Node | None:
     """A node before which native code ends."""
+    from arenite.ir.ops.unbounded import CUTTING
+
     return next((node for node in graph.everything if node.op in CUTTING), None)

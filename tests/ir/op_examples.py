@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import arenite.backends.cpu.ops
+import arenite.backends.webgpu.channels_last
 import arenite.backends.webgpu.ops  # noqa: F401
 from arenite.device import Buffer
 from arenite.dtype import BY_NAME, DType
@@ -341,6 +342,9 @@ WEBGPU_EXAMPLES: dict[str, Callable[[], Node]] = {
         constant(np.linspace(0.5, 2, 64, dtype=np.float32)),
         dtype=w.dtype,
         epsilon=1e-5,
+    ),
+    "conv_matrix": lambda: make(
+        "conv_matrix", x(2, 5, 6, 4), x(3, 2, 4, 8, index=1), channels=7, groups=1, **_CONV
     ),
 }
 

@@ -8,6 +8,7 @@ reason for what is not done here yet.
     products          of weights that lie as they should: `fast_products.py`; of all others a group
                       has a square of results, through shared memory (`product.py`)
     updates           rows are computed as they are written (`update.py`)
+    convolutions      as products, where channels lie side by side (`conv.py`)
     sorting           a thread an element, which counts those before it (`sort.py`)
     all else          as the neutral builders cut it
 """
@@ -18,6 +19,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from arenite.backends.webgpu.attention import build_attention
+from arenite.backends.webgpu.channels_last import CONV
+from arenite.backends.webgpu.conv import build_conv
 from arenite.backends.webgpu.fast_products import build_fast_product, is_above
 from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.map import THREADS, build_map
@@ -29,11 +32,11 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import check, is_storable
 from arenite.codegen.groups import grouped
 from arenite.codegen.index_width import narrow_indices
-from arenite.codegen.kernels import blocks, special
+from arenite.codegen.kernels import block_products, blocks, narrow, special
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.plain import refuse_layouts, with_origins
-from arenite.codegen.kernels.values import UINT32, index_expr, read_dtype
+from arenite.codegen.kernels.values import UINT32, index_expr
 from arenite.codegen.wide_integers import with_wide_integers
 from arenite.device.webgpu import WORD_NBYTES
 from arenite.errors import NotCompiled
@@ -64,11 +67,18 @@ def _rows_of_blocks(kernel: Kernel) -> Built:
 
 
 #: Kernels of their own, by the op of the first stage.
-_BUILDERS = {**special.BUILDERS, **blocks.BUILDERS, "rows_of_blocks": _rows_of_blocks}
+_BUILDERS = {
+    **special.BUILDERS,
+    **blocks.BUILDERS,
+    **block_products.BUILDERS,
+    **narrow.BUILDERS,
+    "rows_of_blocks": _rows_of_blocks,
+}
 #: Reductions whose meaning is their factors' product, combined; others are the CPU's own layouts.
 _REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".split()) | {
     PRODUCT,
     NORMED_PRODUCT,
+    CONV,
 }
 
 
@@ -76,8 +86,9 @@ def build(kernel: Kernel, features: Collection[str] = ()) -> Built:
     """The loops of a kernel for groups of threads, on a device with these features."""
     with with_origins(kernel):
         refuse_layouts(kernel, "webgpu")
-        _refuse_elements(kernel)
+        _refuse_sizes(kernel)
         built = _cut(kernel)
+        _refuse_elements(kernel, built)
         return replace(built, loops=_narrowed(kernel, built, features))
 
 
@@ -103,7 +114,8 @@ def _cut(kernel: Kernel) -> Built:
             raise NotCompiled(f"{node.op} is not done on WebGPU yet")
     if not kernel.axes:
         return build_map(kernel)
-    return build_fast_product(kernel) or build_product(kernel) or _rows(kernel)
+    fast = build_conv(kernel) or build_fast_product(kernel) or build_product(kernel)
+    return fast or _rows(kernel)
 
 
 def _rows(kernel: Kernel) -> Built:
@@ -128,16 +140,20 @@ def _word_transfer(kernel: Kernel) -> Built:
     return replace(built, loops=grouped(built.loops, THREADS))
 
 
-def _refuse_elements(kernel: Kernel) -> None:
+def _refuse_sizes(kernel: Kernel) -> None:
     for node in (*kernel.inputs, *kernel.outputs):
-        if node.dtype.is_block:
-            continue  # bytes, which kernels of their own take apart
-        if not is_storable(read_dtype(node.dtype)):
-            raise NotCompiled(f"{node.op}: elements of {node.dtype} are not done on WebGPU")
         if bounds(node.nbytes)[1] >= 2**31:
             raise NotCompiled(
                 f"{node.op} of {node.nbytes} bytes: WebGPU's indices have 32 bits; cut it in parts"
             )
+
+
+def _refuse_elements(kernel: Kernel, built: Built) -> None:
+    """NotCompiled for elements that words don't hold; what kernels of their own take apart is
+    bytes."""
+    for node, array in zip((*kernel.inputs, *kernel.outputs), built.loops.arrays, strict=False):
+        if not is_storable(array.dtype):
+            raise NotCompiled(f"{node.op}: elements of {node.dtype} are not done on WebGPU")
 
 
 def _narrowed(kernel: Kernel, built: Built, features: Collection[str]) -> ir.GroupKernel:

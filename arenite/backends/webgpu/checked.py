@@ -58,7 +58,7 @@ def _check_bytes(
     differs, places = before != after, program.places
     for number in map(int, launch.writes):
         if number not in program.order.on_host:
-            at = int(places.offset[number])
+            at = program.regions.position(int(places.offset[number]))
             differs[at : at + in_words(int(places.nbytes[number]))] = False
     if differs.any():
         raise UndeclaredAccess(

@@ -200,6 +200,7 @@ class WebGpuProgram(LoadedProgram):
             began = time.perf_counter_ns()
             launches = [self._launch(one, k) for k, one in enumerate(self.compiled.load)]
             submit(self.device, dispatches_of(self.device, launches, self._errors))
+            self.regions.give_back_sources()
             self.load_ns = time.perf_counter_ns() - began
             if on_progress is not None:
                 on_progress(1, 1)
@@ -321,7 +322,7 @@ class WebGpuProgram(LoadedProgram):
     @contextmanager
     def state(self, number: int) -> Iterator[NDArray[np.uint8]]:
         name = copy_name(self.compiled.values[number].name, self._state_set)
-        there = self.regions.planned.view(name)
+        there = self.regions.view(name)
         content = np.frombuffer(bytearray(there.copyout()), np.uint8)
         before = content.copy()
         yield content

@@ -154,6 +154,7 @@ class _Lowering(source.Statements):
             requires=self.requires,
             wide=tuple(sorted({name for one in self.foreign for name in one.wide})),
             teams=tuple(sorted({team for one in self.foreign for team in one.teams})),
+            is_proven=kernel.is_proven,
         )
 
     def block(self, block: ir.Block) -> None:

@@ -2,11 +2,14 @@
 
 arena      packed, state and work values, as the plan has them; inputs and outputs lie on the host,
            and are copied by launches of their own
-weights    constants, read-only; as many buffers as it takes, since a binding has a limit
+weights    constants, read-only
+
+Each is as many buffers as it takes, since a binding has a limit (`arena_cuts.py`).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -15,14 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.backends.webgpu.arena_cuts import Stretch, stretches
 from arenite.backends.webgpu.upload import Upload, uploading
-from arenite.device import Buffer
+from arenite.device import Buffer, BufferOptions
 from arenite.device.webgpu import WORD_NBYTES, GpuMemory, WebGpuAllocator
 from arenite.dtype import uint8
 from arenite.errors import DoesNotFit, NotCompiled
 from arenite.ir.data import BufferSource, ConstantData
 from arenite.ir.interface import GraphInterface
-from arenite.memory import Arena
+from arenite.memory import ValueId
 from arenite.program.compiled import Compiled
 
 Array = NDArray[Any]
@@ -56,12 +60,20 @@ class Regions:
     ) -> None:
         self._device = device
         self._largest = min(device.limits.binding_nbytes, device.limits.buffer_nbytes)
-        self._check("arena", compiled.plan.peak_nbytes)
-        self.planned = Arena.from_plan(device, compiled.plan, zeroed=True)
-        self.arena = Region.of("arena", self.planned.buffer)
-        self.weights: list[Region] = []
+        self._plan = compiled.plan
+        self._stretches = stretches(compiled.plan, self._largest)
+        self._begins = [one.begin for one in self._stretches]
+        #: As many buffers as it takes to bind what launches may write.
+        self.arena = [self._arena_region(k, one) for k, one in enumerate(self._stretches)]
         self.weight_at: dict[int, tuple[Region, int]] = {}
-        self._place_weights(constants)
+        used = {int(number) for launch in compiled.launches for number in launch.arrays}
+        self.weights = self._placed_weights(
+            "weights", {n: one for n, one in constants.items() if n in used}
+        )
+        #: Of weights that are packed when the program is loaded, and not read again.
+        self.sources = self._placed_weights(
+            "sources", {n: one for n, one in constants.items() if n not in used}
+        )
 
     def _check(self, name: str, nbytes: int) -> None:
         """DoesNotFit for what can't be bound at once."""
@@ -77,12 +89,18 @@ class Regions:
                 live=(),
             )
 
+    def _arena_region(self, number: int, stretch: Stretch) -> Region:
+        self._check("largest value", stretch.nbytes)
+        options = BufferOptions(alignment=ALIGNMENT, zeroed=True)
+        memory = Buffer.allocate(self._device, uint8, (stretch.nbytes,), options)
+        return Region.of(f"arena{number}", memory)
+
     def _region(self, name: str, nbytes: int, read_only: bool = False) -> Region:
         self._check(name, nbytes)
         shape = (max(WORD_NBYTES, _rounded(nbytes)),)
         return Region.of(name, Buffer.allocate(self._device, uint8, shape), read_only)
 
-    def _place_weights(self, constants: Mapping[int, Constant]) -> None:
+    def _placed_weights(self, name: str, constants: Mapping[int, Constant]) -> list[Region]:
         """Constants in as few buffers as their sizes let them, one after another."""
         parts: list[dict[int, int]] = [{}]
         ends = [0]
@@ -93,12 +111,22 @@ class Regions:
                 ends.append(0)
             parts[-1][number] = ends[-1]
             ends[-1] += nbytes
+        regions: list[Region] = []
         for part, end in zip(parts, ends, strict=True):
-            if not part:
-                continue
-            region = self._region(f"weights{len(self.weights)}", end, read_only=True)
-            self.weights.append(region)
-            self.weight_at |= {number: (region, at) for number, at in part.items()}
+            if part:
+                region = self._region(f"{name}{len(regions)}", end, read_only=True)
+                regions.append(region)
+                self.weight_at |= {number: (region, at) for number, at in part.items()}
+        return regions
+
+    def give_back_sources(self) -> None:
+        """Let go of the memory of what is packed: work that was submitted keeps it until it is
+        done."""
+        gone = {region.name for region in self.sources}
+        self.weight_at = {
+            number: place for number, place in self.weight_at.items() if place[0].name not in gone
+        }
+        self.sources = []
 
     def uploading(self, constants: Mapping[int, Constant]) -> AbstractContextManager[bool]:
         """Copy the constants to their places: small ones now, large ones, if there are any,
@@ -113,15 +141,33 @@ class Regions:
         return uploading(self._device, large)
 
     def contents(self) -> NDArray[np.uint8]:
-        """All bytes of the arena, which launches may write."""
-        return np.frombuffer(self.arena.buffer.copyout(), np.uint8)
+        """All bytes of the arena, which launches may write, one buffer after another."""
+        parts = [np.frombuffer(region.buffer.copyout(), np.uint8) for region in self.arena]
+        return np.concatenate(parts)
+
+    def position(self, arena_offset: int) -> int:
+        """Where among these a value begins that is planned at an offset."""
+        k, at = self._part(arena_offset)
+        return sum(one.nbytes for one in self._stretches[:k]) + at
+
+    def view(self, name: ValueId) -> Buffer:
+        """The bytes of a value in the arena."""
+        slot = self._plan.slots[name]
+        k, at = self._part(slot.offset)
+        return self.arena[k].buffer.view(at, slot.nbytes)
+
+    def _part(self, arena_offset: int) -> tuple[int, int]:
+        """Which buffer a value lies in, and the byte that it begins at there."""
+        k = bisect_right(self._begins, arena_offset) - 1
+        return k, arena_offset - self._begins[k]
 
     def place(self, number: int, arena_offset: int) -> tuple[Region, int]:
         """The region of a value and the word in it that it begins at."""
         if number in self.weight_at:
             region, at = self.weight_at[number]
         else:
-            region, at = self.arena, arena_offset
+            k, at = self._part(arena_offset)
+            region = self.arena[k]
         if at % WORD_NBYTES:
             raise NotCompiled(
                 f"value {number} begins at byte {at} of the {region.name}, inside a word"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from arenite.backends.webgpu.attention import why_written_out
+from arenite.backends.webgpu.channels_last import layout, short_product
 from arenite.backends.webgpu.ops import computed_updates, joined_products, normed_products
 from arenite.ir.node import Node
 from arenite.passes.attention import gathered, with_shared_heads, written_out
@@ -15,6 +16,7 @@ from arenite.passes.selection import selection
 from arenite.passes.simplify import fold, simplify
 from arenite.passes.split import split
 from arenite.passes.transfers import transfers
+from arenite.passes.unrolled import unrolled
 
 log = logging.getLogger("arenite.passes")
 
@@ -35,7 +37,10 @@ def attention(node: Node) -> Node:
 
 PASSES = (
     Pass("selection", selection),
+    Pass("unrolled", unrolled),
     Pass("attention", attention),
+    Pass("short products", short_product),
+    Pass("layout", layout),
     Pass("joined blocks", plain_blocks),
     Pass("fold", fold),
     Pass("split", split),

@@ -29,7 +29,8 @@ FIRST_REGION = 2
 class Shader:
     """`arrays` are (name, bits of an element, role); `atomic` names those of which less than whole
     words are stored, `wide` those of which four words are read at once. `teams` are the numbers of
-    lanes that are summed over. `smaller` are (number of a size, most, shader): the first of which
+    lanes that are summed over; accesses of what `is_proven` are not checked by the device.
+    `smaller` are (number of a size, most, shader): the first of which
     the size is no more than that is taken instead."""
 
     name: str
@@ -41,6 +42,7 @@ class Shader:
     requires: bool
     wide: tuple[str, ...] = ()
     teams: tuple[int, ...] = ()
+    is_proven: bool = False
     smaller: tuple[tuple[int, int, Shader], ...] = ()
 
     def of_sizes(self, sizes: Sequence[int]) -> Shader:

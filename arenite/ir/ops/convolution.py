@@ -221,3 +221,46 @@ define(
     _transpose_reference,
     {**_CONV_ATTRS, "output_padding": is_ints},
 )
+
+
+# With channels last, as back ends have them: x[N, *S, C].
+
+LAST_ATTRS: Checks = {"strides": is_ints, "padding": is_dim_pairs, "dilations": is_ints}
+
+
+def last_sizes(op: str, x: Node, kernel: Sequence[Dim], attrs: Attrs) -> list[Dim]:
+    """Output places of a convolution with channels last."""
+    shapes = f"{op}: x of shape {x.shape}"
+    check_axes(shapes, x.ndim - 2, attrs)
+    return window_sizes(shapes, x.shape[1:-1], kernel, attrs)
+
+
+def last_reference(
+    x: Array, w: Array, groups: int, attrs: Attrs, shape: Sizes, dtype: DType
+) -> Array:
+    """A convolution with channels last, by weights [O, C/groups, *K]."""
+    first = (shape[0], shape[-1], *shape[1:-1])
+    arrays = [np.moveaxis(x, -1, 1), w]
+    made = conv_reference(arrays, {**attrs, "groups": groups}, first, dtype)
+    return np.ascontiguousarray(np.moveaxis(made, 1, -1))
+
+
+def image_source(node: Node, places: Sequence[Dim], taps: Sequence[Dim], channel: Dim) -> Source:
+    """What a tap of a convolution with channels last reads for a place (image first)."""
+    x = node.inputs[0]
+    index: list[Dim] = [places[0]]
+    guards = []
+    for size, place, tap, stride, dilation, pair in zip(
+        x.shape[1:-1],
+        places[1:],
+        taps,
+        node.attr("strides"),
+        node.attr("dilations"),
+        node.attr("padding"),
+        strict=True,
+    ):
+        position = place * stride + tap * dilation - pair[0]
+        index.append(position)
+        if pair != (0, 0):
+            guards.append(Guard(position, size))
+    return Source(x, (*index, channel), tuple(guards))

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from arenite.device import Buffer
 from arenite.device import webgpu as module
 from arenite.device.webgpu import WebGpuAllocator
-from arenite.ir import OPS, constant, make, reference
+from arenite.dtype import BY_NAME
+from arenite.ir import OPS, buffer, constant, graph_input, make, reference
 from arenite.ir.dim import bounds
 from arenite.ir.graph import Graph
 from arenite.ir.ops.blocks import dequantise
@@ -39,8 +41,8 @@ CPU_LAYOUTS = frozenset(
     "pack_blocks pack_joined quantise_blocks rows_of_panels matmul_packed "
     "matmul_packed_experts".split()
 )
-#: Elements of blocks and of 4 bits.
-PACKED = frozenset("matmul_experts pack".split())
+#: What no array of the host has as it lies: elements of 4 bits.
+PACKED = frozenset({"pack"})
 #: What the host does: its own functions, sizes that are found, and a choice with nothing to do.
 HOST = frozenset("host cut if".split())
 ON_CPU = CPU_LAYOUTS | PACKED | HOST
@@ -99,7 +101,7 @@ def test_what_runs_on_the_cpu_is_counted_apart() -> None:
     assert on_device | ON_CPU | PARTS == ALL_EXAMPLES.keys()
     neutral = len(ON_CPU - CPU_LAYOUTS)
     print(f"{len(on_device)} ops on the device, {neutral} on the CPU, {len(CPU_LAYOUTS)} its own")
-    assert (len(on_device), neutral) == (112, 5)
+    assert (len(on_device), neutral) == (117, 4)
 
 
 @pytest.fixture
@@ -118,3 +120,19 @@ def test_without_numbers_of_64_bits_few_ops_run_on_the_cpu(bare: Options) -> Non
         assert "cpu" in judge(op, bare), op
     for op in (*INDICES, "pow", "sort", "cumsum", "matmul", "real"):
         assert judge(op, bare) == {"webgpu:bare"}, op
+
+
+@pytest.mark.parametrize("count", [48, 45])
+def test_weights_of_4_bits_are_taken_apart_on_the_device(count: int) -> None:
+    """The first element of a byte is its lower half, with a sign."""
+    webgpu()
+    data = np.random.default_rng(0).integers(0, 256, 24).astype(np.uint8)
+    held = Buffer.from_array(data)
+    w = buffer(held.view(0, -(-count // 2), BY_NAME["int4"], (count,)))
+    x = graph_input("x", 0, (count,), BY_NAME["int8"])
+    halves = np.stack([data & 15, data >> 4], 1).reshape(-1)[:count].astype(np.int8)
+    given = np.arange(count, dtype=np.int8)
+    with compile_program(Graph.of([make("add", make("unpack", w), x)]), ON_WEBGPU) as program:
+        [found] = program(given)
+        assert devices_of(program) == {"webgpu"}
+    assert np.array_equal(found, given + np.where(halves > 7, halves - 16, halves))

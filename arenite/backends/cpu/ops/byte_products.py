@@ -17,19 +17,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.backends.cpu.ops.channels_last import (
-    LAST_ATTRS,
-    PANEL,
-    image_source,
-    last_reference,
-    last_sizes,
-    packed_operand,
-)
+from arenite.backends.cpu.ops.channels_last import PANEL, packed_operand
 from arenite.backends.cpu.ops.panels import product_shape
 from arenite.dtype import BY_NAME, DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.node import Node
 from arenite.ir.ops.access import Index, Reduction, Source, summed
+from arenite.ir.ops.convolution import LAST_ATTRS, image_source, last_reference, last_sizes
 from arenite.ir.ops.define import (
     INT32,
     OPS,

@@ -13,26 +13,15 @@ zeros, which nothing reads but the kernel. `padding` is (before, after) for each
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from arenite.dtype import DType
 from arenite.errors import ShapeMismatch
-from arenite.ir.dim import Dim
 from arenite.ir.node import Node
-from arenite.ir.ops.access import Guard, Index, Reduction, Source, summed
+from arenite.ir.ops.access import Index, Reduction, Source, summed
 from arenite.ir.ops.contraction import product_dtype
-from arenite.ir.ops.convolution import check_axes, conv_reference, window_sizes
-from arenite.ir.ops.define import (
-    Array,
-    Attrs,
-    Inferred,
-    Sizes,
-    define,
-    is_dim_pairs,
-    is_ints,
-)
+from arenite.ir.ops.convolution import LAST_ATTRS, image_source, last_reference, last_sizes
+from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define
 
 #: Output channels of one panel of packed weights.
 PANEL = 16
@@ -66,23 +55,6 @@ def _infer_last(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     return (x.shape[0], *sizes, channels), product_dtype("conv_last", x, panels)
 
 
-def last_sizes(op: str, x: Node, kernel: Sequence[Dim], attrs: Attrs) -> list[Dim]:
-    """Output places of a convolution with channels last."""
-    shapes = f"{op}: x of shape {x.shape}"
-    check_axes(shapes, x.ndim - 2, attrs)
-    return window_sizes(shapes, x.shape[1:-1], kernel, attrs)
-
-
-def last_reference(
-    x: Array, w: Array, groups: int, attrs: Attrs, shape: Sizes, dtype: DType
-) -> Array:
-    """A convolution with channels last, by weights [O, C/groups, *K]."""
-    first = (shape[0], shape[-1], *shape[1:-1])
-    arrays = [np.moveaxis(x, -1, 1), w]
-    made = conv_reference(arrays, {**attrs, "groups": groups}, first, dtype)
-    return np.ascontiguousarray(np.moveaxis(made, 1, -1))
-
-
 def _last_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
     x, panels = arrays
     groups, channels = panels.shape[0], attrs["channels"]
@@ -91,27 +63,6 @@ def _last_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DTyp
     w = w.reshape(groups, -1, *w.shape[3:])[:, : channels // groups]
     w = w.reshape(channels, *w.shape[2:])
     return last_reference(x, w, groups, attrs, shape, dtype)
-
-
-def image_source(node: Node, places: Sequence[Dim], taps: Sequence[Dim], channel: Dim) -> Source:
-    """What a tap of a convolution with channels last reads for a place (image first)."""
-    x = node.inputs[0]
-    index: list[Dim] = [places[0]]
-    guards = []
-    for size, place, tap, stride, dilation, pair in zip(
-        x.shape[1:-1],
-        places[1:],
-        taps,
-        node.attr("strides"),
-        node.attr("dilations"),
-        node.attr("padding"),
-        strict=True,
-    ):
-        position = place * stride + tap * dilation - pair[0]
-        index.append(position)
-        if pair != (0, 0):
-            guards.append(Guard(position, size))
-    return Source(x, (*index, channel), tuple(guards))
 
 
 def packed_operand(node: Node, value: Node) -> str | None:
@@ -145,8 +96,6 @@ def _last_reduction(node: Node) -> Reduction:
 
     return summed(node, panels.shape[2:-1], factors)
 
-
-LAST_ATTRS = {"strides": is_ints, "padding": is_dim_pairs, "dilations": is_ints}
 
 define(
     "conv_last",

@@ -28,12 +28,12 @@ from arenite.backends.cpu.passes.byte_casts import (
     unturned,
     without_turn,
 )
-from arenite.backends.cpu.passes.layout import permuted, unpermuted
 from arenite.ir.compose.basic import add, broadcast_to, cast, mul, pad, reshape, sub
 from arenite.ir.dim import Dim, bounds, product
 from arenite.ir.node import Node
 from arenite.ir.ops.define import INT32, make
 from arenite.ir.ops.sources import constant, full
+from arenite.passes.channels_last import permuted, unpermuted
 from arenite.passes.known import is_known
 
 #: Places of an image up to which taps outside are left out, and not filled with the zero point.

@@ -13,7 +13,6 @@ in all iterations, and are taken out of it like all such values.
 from __future__ import annotations
 
 from arenite.backends.cpu.ops.channels_last import PANEL
-from arenite.backends.cpu.passes.layout import permuted
 from arenite.dtype import DType, Kind, float32
 from arenite.ir.compose.basic import cast, pad, reshape
 from arenite.ir.dim import bounds, product
@@ -21,6 +20,7 @@ from arenite.ir.graph import topological
 from arenite.ir.node import Node
 from arenite.ir.ops.control import Region, loop_parts
 from arenite.ir.ops.define import OPS, make
+from arenite.passes.channels_last import permuted
 from arenite.passes.known import is_known
 
 #: Rows up to which packing pays.
