@@ -55,7 +55,7 @@ _OUTSIDE = ("constant", "input", "output")
 
 NOTHING_MOVES: Numbers = np.zeros((0, 0), np.int64)
 #: Bytes of constants that are read at load before their pages are given back.
-PART_NBYTES = 8 * 2**20
+PART_NBYTES = 4 * 2**20
 #: For how many sizes waits are looked for before a program is saved, and how many sets are saved.
 MAX_SAMPLES = 40
 MAX_SAVED = 8
