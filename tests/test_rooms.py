@@ -19,6 +19,7 @@ PACKAGE = Path(__file__).parent.parent / "arenite"
 ROOMS = [
     "lazy",
     "digests",
+    "records",
     "errors",
     "locks",
     "dtype",

@@ -18,12 +18,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from arenite import locks
 from arenite.device.raw import RawBuffer
 from arenite.dtype import DType
 from arenite.errors import InvalidArgument, InvalidView, printable
+from arenite.records import NamedTuple
 
 MIN_ALIGNMENT = 64
 MAX_AXES = 64  # as NumPy's arrays have them

@@ -13,10 +13,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NoReturn, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite.device.allocator import Allocator, BufferOptions, as_integer, checked_shape, flat_shape
 from arenite.device.cpu import CPU
@@ -36,6 +35,9 @@ from arenite.errors import (
     TypeMismatch,
     printable,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 DTypeLike: TypeAlias = DType | str | np.dtype[Any] | type
 
@@ -301,6 +303,14 @@ class Buffer:
             self.allocator.copyout(raw, self._offset, data)
             return None
         return self.allocator.read(raw, self._offset, self._nbytes)
+
+    def read(self, offset: int, nbytes: int) -> bytes:
+        """Some of the bytes, copied out: `view(offset, nbytes).copyout()` without a view."""
+        if offset < 0 or nbytes < 0 or offset + nbytes > self._nbytes:
+            raise InvalidView(
+                f"{nbytes} bytes at offset {offset} leave the {self._nbytes} bytes of {self!r}"
+            )
+        return self.allocator.read(self._allocated(), self._offset + offset, nbytes)
 
     def copy_from(self, source: Buffer) -> None:
         """Copy all bytes of `source`, from any device to any device; the two may overlap."""

@@ -18,7 +18,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from arenite.device.allocator import Allocator, AllocatorStats, BufferOptions, Ledger, as_integer
 from arenite.device.buffer import Buffer
@@ -33,6 +33,7 @@ from arenite.errors import (
     InvalidView,
     ReadOnly,
 )
+from arenite.records import NamedTuple
 
 Read = TypeVar("Read", int, bytes)
 

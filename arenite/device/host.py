@@ -11,12 +11,12 @@ import mmap
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite.device.raw import Mapping, RawBuffer
 from arenite.errors import InvalidArgument, InvalidView, NotCpuAccessible, TypeMismatch
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from typing_extensions import Buffer as SpeaksBufferProtocol
 
 BytesLike: TypeAlias = "SpeaksBufferProtocol | NDArray[Any]"

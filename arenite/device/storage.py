@@ -13,10 +13,9 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite import locks
 from arenite.device.allocator import Allocator, BufferOptions
@@ -24,6 +23,9 @@ from arenite.device.cpu import CPU
 from arenite.device.host import host_address
 from arenite.device.known import KNOWN
 from arenite.device.raw import BorrowedMemory, RawBuffer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _storage_ids = itertools.count(1)
 

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from enum import Enum
 from functools import cache
 from math import prod
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from arenite.dtype.block_types import BLOCK_TYPES
 from arenite.errors import InvalidArgument, TypeMismatch
 
 
@@ -114,7 +113,7 @@ _ML_DTYPES = frozenset(
     "float8_e5m2fnuz float8_e8m0fnu".split()
 )
 
-_ALL = [
+_ALL_SCALARS = [
     *_scalars(Kind.BOOL, bool_=8),
     *_scalars(Kind.SIGNED, int2=2, int4=4, int8=8, int16=16, int32=32, int64=64),
     *_scalars(Kind.UNSIGNED, uint2=2, uint4=4, uint8=8, uint16=16, uint32=32, uint64=64),
@@ -122,20 +121,38 @@ _ALL = [
     *_scalars(Kind.FLOAT, float16=16, float32=32, float64=64),
     *[DType(name, Kind.FLOAT, 16 if name == "bfloat16" else 8) for name in sorted(_ML_DTYPES)],
     *_scalars(Kind.COMPLEX, complex64=64, complex128=128),
-    *[DType(b.name, Kind.BLOCK, b.nbytes * 8, b.length) for b in BLOCK_TYPES.values()],
 ]
 
-BY_NAME: dict[str, DType] = {dtype.name: dtype for dtype in _ALL}
+#: Types of single elements, by name.
+SCALARS = {dtype.name: dtype for dtype in _ALL_SCALARS}
 
-uint8 = BY_NAME["uint8"]
-float32 = BY_NAME["float32"]
+uint8 = SCALARS["uint8"]
+float32 = SCALARS["float32"]
+
+if TYPE_CHECKING:
+    #: All types; made when first asked for, since the descriptions of blocks take a start 1 ms.
+    BY_NAME: dict[str, DType]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "BY_NAME":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _by_name()
+
+
+@cache
+def _by_name() -> dict[str, DType]:
+    from arenite.dtype.block_types import BLOCK_TYPES
+
+    blocks = [DType(b.name, Kind.BLOCK, b.nbytes * 8, b.length) for b in BLOCK_TYPES.values()]
+    return SCALARS | {dtype.name: dtype for dtype in blocks}
 
 
 @cache
 def _of_numpy(numpy_dtype: np.dtype[Any]) -> DType:
-    if numpy_dtype.byteorder == ">" or numpy_dtype.name not in BY_NAME:
+    if numpy_dtype.byteorder == ">" or numpy_dtype.name not in SCALARS:
         raise InvalidArgument(f"NumPy dtype {numpy_dtype!r} has no Arenite counterpart")
-    dtype = BY_NAME[numpy_dtype.name]
+    dtype = SCALARS[numpy_dtype.name]
     if not dtype.has_numpy:
         raise InvalidArgument(
             f"NumPy holds {dtype.name} one element a byte while Arenite packs it; convert first"
@@ -148,9 +165,10 @@ def of(spec: DType | str | np.dtype[Any] | type) -> DType:
     if isinstance(spec, DType):
         return spec
     if isinstance(spec, str):
-        if spec not in BY_NAME:
-            raise InvalidArgument(f"no dtype is called {spec!r}; known: {', '.join(BY_NAME)}")
-        return BY_NAME[spec]
+        found = SCALARS.get(spec) or _by_name().get(spec)
+        if found is None:
+            raise InvalidArgument(f"no dtype is called {spec!r}; known: {', '.join(_by_name())}")
+        return found
     try:
         numpy_dtype = np.dtype(spec)
     except TypeError:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from arenite.errors import InvalidArgument
+from arenite.records import NamedTuple
 
 _FIELD = re.compile(r"\s*(?P<dtype>\w+)\s+(?P<name>\w+)(\[(?P<length>\d+)\])?\s*")
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from mmap import PAGESIZE
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite.device.buffer import Buffer
 from arenite.device.disk import DiskAllocator
 from arenite.dtype import DType
 from arenite.ir.element import held_dtype, packed, unpacked
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Array: TypeAlias = "NDArray[Any]"
 
 
 class ConstantData:

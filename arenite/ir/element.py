@@ -13,16 +13,18 @@ storage. Casts follow C, where C says something, and are exact about the rest:
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import SCALARS, DType, Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import TypeMismatch
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Array: TypeAlias = "NDArray[Any]"
 
 _NATIVE_FLOATS = ("float16", "float32", "float64")
 
@@ -48,7 +50,7 @@ def held_as(shape: tuple[int, ...], dtype: DType) -> tuple[tuple[int, ...], np.d
 
 def held_dtype(numpy_dtype: np.dtype[Any]) -> DType:
     """The DType of an array that the reference holds."""
-    dtype = BY_NAME.get(numpy_dtype.name)
+    dtype = SCALARS.get(numpy_dtype.name)
     return dtype if dtype is not None and dtype.bits < 8 else dtype_of(numpy_dtype)
 
 

@@ -8,7 +8,9 @@ graph itself is then built when someone asks for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
     from arenite.dtype import DType

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping
-from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
+from typing import Any, NoReturn, TypeAlias, cast
 
 from arenite import locks
 from arenite.dtype import DType
 from arenite.errors import InvalidArgument
 from arenite.ir.dim import Dim, ceildiv, product
+from arenite.records import NamedTuple
 
 Shape: TypeAlias = tuple[Dim, ...]
 AttrItems: TypeAlias = tuple[tuple[str, Hashable], ...]

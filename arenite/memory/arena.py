@@ -14,16 +14,15 @@ the size: what `write_f32` writes is there in half precision too, at half the of
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite import device as devices
 from arenite.device import Allocator, Buffer, BufferOptions
 from arenite.device.allocator import as_integer
 from arenite.device.host import bytes_of
-from arenite.dtype import BY_NAME, DType, uint8
+from arenite.dtype import SCALARS, DType, uint8
 from arenite.errors import (
     InvalidArgument,
     InvalidView,
@@ -36,7 +35,10 @@ from arenite.memory.columns import SlotColumns
 from arenite.memory.plan import MemoryPlan, Slot
 from arenite.memory.values import ARENA_REGIONS, REGIONS, ValueId, align_up
 
-FLOAT16 = BY_NAME["float16"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FLOAT16 = SCALARS["float16"]
 
 Float32Array = np.ndarray[Any, np.dtype[np.float32]]
 

@@ -7,40 +7,47 @@ for; columns for those who work on all rows at once, in the order of the mapping
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite.errors import InvalidPlan
 from arenite.memory.plan import Slot
 from arenite.memory.values import REGIONS, Lifetime, ValueId
 
-Numbers: TypeAlias = NDArray[np.int64]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Numbers: TypeAlias = "NDArray[np.int64]"
 
 #: In the columns of other rows: there is none.
 NO_ROW = -1
 NUMBERS = "offset nbytes capacity alignment start end block alias_of took_over".split()
 
 
-@dataclass(frozen=True, eq=False)
 class SlotColumns(Mapping[ValueId, Slot]):
     """One row a value; `alias_of` and `took_over` are rows too."""
 
-    ids: Sequence[ValueId]
-    region: NDArray[np.uint8]  # which of REGIONS
-    pinned: NDArray[np.bool_]
-    offset: Numbers
-    nbytes: Numbers
-    capacity: Numbers
-    alignment: Numbers
-    start: Numbers  # of the lifetime
-    end: Numbers
-    block: Numbers
-    alias_of: Numbers
-    took_over: Numbers
+    def __init__(
+        self,
+        ids: Sequence[ValueId],
+        region: NDArray[np.uint8],  # which of REGIONS
+        pinned: NDArray[np.bool_],
+        offset: Numbers,
+        nbytes: Numbers,
+        capacity: Numbers,
+        alignment: Numbers,
+        start: Numbers,  # of the lifetime
+        end: Numbers,
+        block: Numbers,
+        alias_of: Numbers,
+        took_over: Numbers,
+    ) -> None:
+        self.ids, self.region, self.pinned = ids, region, pinned
+        self.offset, self.nbytes, self.capacity = offset, nbytes, capacity
+        self.alignment, self.start, self.end, self.block = alignment, start, end, block
+        self.alias_of, self.took_over = alias_of, took_over
 
     @cached_property
     def rows(self) -> dict[ValueId, int]:
@@ -75,8 +82,9 @@ class SlotColumns(Mapping[ValueId, Slot]):
 
     def moved(self, offset: Numbers, nbytes: Numbers, capacity: Numbers) -> SlotColumns:
         """The same values at other places, with other sizes."""
-        made = replace(self, offset=offset, nbytes=nbytes, capacity=capacity)
-        made.__dict__["rows"] = self.rows
+        made = object.__new__(SlotColumns)
+        places = {"offset": offset, "nbytes": nbytes, "capacity": capacity, "rows": self.rows}
+        vars(made).update(vars(self) | places)
         return made
 
     def __getitem__(self, value_id: ValueId) -> Slot:

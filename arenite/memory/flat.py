@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 ALIGNMENT = 64
 _LENGTH_NBYTES = 8
 #: What elements may be.
 _TYPES = {text: np.dtype(text) for text in ("|b1", "|u1", "<u2", "<u4", "<i4", "<i8", "<u8")}
 
-Arrays = dict[str, NDArray[Any]]
+Arrays: TypeAlias = "dict[str, NDArray[Any]]"
 
 
 def flattened(data: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:

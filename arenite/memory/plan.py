@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from os import PathLike
-from typing import Any, NamedTuple, cast
+from types import MappingProxyType
+from typing import Any, cast
 
 from arenite.errors import DoesNotFit, InvalidPlan
 from arenite.memory.values import (
@@ -21,6 +21,7 @@ from arenite.memory.values import (
     Lifetime,
     ValueId,
 )
+from arenite.records import NamedTuple
 
 SCHEMA = 3
 #: The device whose memory the host has.
@@ -88,8 +89,7 @@ class Price(NamedTuple):
     reuse_edges: int
 
 
-@dataclass(frozen=True)
-class MemoryPlan:
+class MemoryPlan(NamedTuple):
     """Every value's slot, the regions, and how the plan came about."""
 
     slots: Mapping[ValueId, Slot]
@@ -98,16 +98,26 @@ class MemoryPlan:
     capacity: int | None = None
     method: str = ""  # what placed the work region
     work: int = 0  # neighbours looked at while placing
-    seconds: float = field(default=0.0, compare=False)
+    seconds: float = 0.0
     objective: str = MEMORY
     reuse_edges: int = 0  # pairs of launches that only the sharing of bytes orders
     instead: Price | None = None  # of the plan for memory, where this is not it
     #: Of a buffer beside the arena that has its 32-bit floats in half precision; 0: there is none.
     shadow_nbytes: int = 0
     #: What else is known of values, for people: dtype and shape, where they come from.
-    details: Mapping[ValueId, str] = field(default_factory=dict, compare=False, repr=False)
+    details: Mapping[ValueId, str] = MappingProxyType({})
     #: What runs at each tick, from tick 0 on, where a schedule is known.
-    ticks: Sequence[Tick] = field(default=(), compare=False, repr=False)
+    ticks: Sequence[Tick] = ()
+
+    def __eq__(self, other: object) -> bool:
+        """Neither how long it took to make nor what is for people makes another plan of it."""
+        if not isinstance(other, MemoryPlan):
+            return NotImplemented
+        mine, its = (one._replace(seconds=0.0, details={}, ticks=()) for one in (self, other))
+        return tuple(mine) == tuple(its)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
     @property
     def peak_nbytes(self) -> int:
@@ -171,7 +181,7 @@ class MemoryPlan:
                 peak_tick=self.peak_tick,
                 live=(),
             )
-        return replace(self, shadow_nbytes=shadow_nbytes)
+        return self._replace(shadow_nbytes=shadow_nbytes)
 
     def live_at(self, tick: int) -> list[Slot]:
         """Slots whose bytes are in use at a tick, the largest first. An alias is not among them: it

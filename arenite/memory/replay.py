@@ -17,10 +17,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from arenite.memory.columns import NO_ROW, Numbers, SlotColumns
 from arenite.memory.plan import REGION_ALIGNMENT, MemoryPlan, Region
 from arenite.memory.profile import Lives, are_first
 from arenite.memory.values import ARENA_REGIONS, MAX_NUMBER, REGIONS, ValueId, align_up
+from arenite.records import NamedTuple
 
 #: For each box, the boxes directly below it.
 Below = Sequence[Sequence[int]]
@@ -206,8 +206,7 @@ class Replay:
                 offset[boxes.rows] += moves[boxes.box_of]
             if in_arena:
                 top_of_arena = base + regions[region.name].nbytes
-        made = replace(
-            self.known,
+        made = self.known._replace(
             slots=known.moved(offset, nbytes, capacity),
             regions=regions,
             peak_tick=self._peak_tick(capacity),

@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite.errors import InvalidPlan
 from arenite.memory.columns import NO_ROW, NUMBERS, SlotColumns
 from arenite.memory.flat import flattened, unflattened
 from arenite.memory.plan import OBJECTIVES, MemoryPlan, Price, Region, Tick
 from arenite.memory.values import MAX_NUMBER, REGIONS, ValueId
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _ABOUT = (
     *("peak_tick", "capacity", "method", "work", "seconds", "objective", "reuse_edges"),

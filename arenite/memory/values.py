@@ -7,10 +7,11 @@ tick 3 and last read by the launch at tick 5 lives over [3, 6). Sizes and offset
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, Self
+from typing import Self
 
 from arenite.device.allocator import as_integer
 from arenite.errors import InvalidArgument
+from arenite.records import NamedTuple
 
 #: What a value is called: a number or a name, unique in its plan.
 ValueId = int | str

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite.digests import digest_of
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
@@ -23,11 +22,14 @@ from arenite.frontends.stored import quoted
 from arenite.ir.element import in_native_order, numpy_dtype
 from arenite.model.interface import Interface, element_of
 from arenite.model.sizes import Form, SizeNames
+from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from arenite.frontends.onnx.translate import Given
 
-Array: TypeAlias = NDArray[Any]
+Array: TypeAlias = "NDArray[Any]"
 
 #: Elements of a value that decides structure which it is shown by.
 _SHOWN = 16

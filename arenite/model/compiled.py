@@ -11,10 +11,9 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite import locks
 from arenite.errors import AreniteError, DoesNotFit, RunFailed, printable
@@ -35,10 +34,13 @@ from arenite.pipeline import plan_graph
 from arenite.pipeline.program import compile_program
 from arenite.program.closing import Closing
 from arenite.program.options import Options
+from arenite.records import NamedTuple
 from arenite.runtime.executable import Executable
 from arenite.runtime.variants import Variant, VariantCache, Variants
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from arenite.fetch.source import OnProgress
     from arenite.frontends.onnx.translate import Translated
     from arenite.ir.graph import Graph
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from arenite.runtime.compiled_program import CompiledProgram, Plan
     from arenite.runtime.profile import Profile
 
-Array = NDArray[Any]
+Array: TypeAlias = "NDArray[Any]"
 
 _log = logging.getLogger("arenite.model")
 

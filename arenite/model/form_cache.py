@@ -7,7 +7,6 @@ calls. Out: the form that was found, or that there is none, or that more numbers
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from arenite.errors import AreniteError
 from arenite.frontends.onnx.inputs import StructureNeeded
@@ -18,6 +17,7 @@ from arenite.model.translations import needed_from_json, needed_to_json
 from arenite.pipeline.identity import identity
 from arenite.program import cache
 from arenite.program.options import Options
+from arenite.records import NamedTuple
 
 
 class FoundForm(NamedTuple):

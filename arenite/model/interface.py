@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from arenite.dtype import DType
 from arenite.errors import InvalidArgument, printable
 from arenite.frontends.onnx.types import OptionalType, SequenceType, TensorType, ValueType
 from arenite.frontends.stored import quoted
 from arenite.model.sizes import SizeNames
+from arenite.records import NamedTuple
 
 
 class ValueInfo(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from arenite.errors import AreniteError, InvalidArgument, printable
 from arenite.frontends.onnx.file import OnnxFile
@@ -17,6 +17,7 @@ from arenite.model.interface import Interface, ValueInfo, open_sizes, with_names
 from arenite.model.sizes import Form, GivenSize, SizeNames, bounds_of
 from arenite.model.translations import Request, Translations
 from arenite.program.options import Options, parse_nbytes
+from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
     from arenite.fetch.source import OnProgress

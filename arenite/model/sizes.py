@@ -13,10 +13,11 @@ import json
 import keyword
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from arenite.errors import BoundsError, InvalidArgument
 from arenite.ir.dim import Dim, Var, bounds
+from arenite.records import NamedTuple
 
 #: What a caller says of a size: 4, "4", "1..8" or (1, 8).
 GivenSize: TypeAlias = "int | str | tuple[int, int]"
@@ -24,7 +25,7 @@ GivenSize: TypeAlias = "int | str | tuple[int, int]"
 #: More than any axis has.
 MAX_SIZE = 2**31
 
-_RANGE = re.compile(r"\s*(\d{1,18})\s*(?:\.\.\s*(\d{1,18})\s*)?")
+_RANGE = r"\s*(\d{1,18})\s*(?:\.\.\s*(\d{1,18})\s*)?"
 #: Names that mean something else in calls of `plan` and `compile`.
 _TAKEN = frozenset({"self", "memory", "threads", "plan", "device", "values", "on_progress"})
 #: The largest a size may be, of which nothing is said: bits of all such sizes together, by how many
@@ -81,7 +82,7 @@ def bounds_of(name: str, given: Any) -> tuple[int, int]:
     """The least and the largest value that a caller says a size has."""
     pair: tuple[int, int] | None = None
     if isinstance(given, str):
-        found = _RANGE.fullmatch(given)
+        found = re.fullmatch(_RANGE, given)
         if found:
             pair = (int(found[1]), int(found[2] or found[1]))
     elif isinstance(given, tuple) and len(given) == 2 and all(type(one) is int for one in given):

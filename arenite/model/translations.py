@@ -7,10 +7,11 @@ by their places, never their content; one that does not fit the file is dropped 
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from arenite.errors import AreniteError
 from arenite.frontends.onnx.inputs import StructureNeeded
@@ -25,6 +26,7 @@ from arenite.pipeline.interface_cache import (
     interface_to_sections,
 )
 from arenite.program import cache
+from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
     from arenite.frontends.onnx.translate import Translated
@@ -139,12 +141,12 @@ class Translations:
     def _read(self, sections: Mapping[str, memoryview], key: str, request: Request) -> Translation:
         files = self._record.file.files
 
-        def has(name: str) -> bool:
-            files.source(TensorPlace.from_json(name))  # which raises what is wrong
-            return True
-
+        @functools.cache
         def source(name: str) -> BufferSource:
             return files.source(TensorPlace.from_json(name))
+
+        def has(name: str) -> bool:
+            return bool(source(name).id)  # or it raises what is wrong
 
         def build() -> Graph:
             return self._translated(request).graph

@@ -11,12 +11,13 @@ import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from arenite.ir.interface import GraphInterface
 from arenite.pipeline.identity import identity
 from arenite.program import cache
 from arenite.program.options import USUAL, Options
+from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
     from arenite.ir.graph import Graph

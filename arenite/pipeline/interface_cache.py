@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from arenite.memory.columns import SlotColumns
 from arenite.pipeline.identity import graph_sources, identity
 from arenite.program import cache
 from arenite.program.record_json import dim_from_json, dim_to_json
+from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
     from arenite.frontends.language.recipe import Recipe

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from arenite.errors import DoesNotFit, InvalidArgument
@@ -42,7 +42,7 @@ def planned(
         name: region._replace(device=HOST if name == "io" else device)
         for name, region in plan.regions.items()
     }
-    return replace(plan, regions=regions)
+    return plan._replace(regions=regions)
 
 
 def _planned(
@@ -57,19 +57,19 @@ def _planned(
         small = budget.checked(plan_memory(program.lifetimes(), budget.arena_nbytes))
     details, ticks = _details(program), _ticks(program)
     edges = windows.added_edges(small)
-    small = replace(small, reuse_edges=edges, details=details, ticks=ticks)
+    small = small._replace(reuse_edges=edges, details=details, ticks=ticks)
     if objective != CONCURRENCY:
         return small
     both = [plan_memory(program.lifetimes(one)) for one in (windows, windows.begun_early())]
     wide = min(both, key=lambda plan: plan.peak_nbytes)
-    wide = replace(wide, capacity=budget.arena_nbytes)
+    wide = wide._replace(capacity=budget.arena_nbytes)
     instead = (
         f". Planned for memory it takes {small.total_nbytes} bytes: compile with plan='memory'"
     )
     with budget.refusals("planned for concurrency: ", instead):
         within_capacity(wide)
     price = Price(small.peak_nbytes, small.reuse_edges)
-    return replace(wide, objective=CONCURRENCY, instead=price, details=details, ticks=ticks)
+    return wide._replace(objective=CONCURRENCY, instead=price, details=details, ticks=ticks)
 
 
 def _details(program: Lowered) -> dict[ValueId, str]:

@@ -7,11 +7,10 @@ read off their shapes; one clear error where something does not fit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
-from numpy.typing import NDArray
 
 from arenite.dtype import DType, Kind
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
@@ -21,7 +20,10 @@ from arenite.ir.interface import Port
 from arenite.ir.node import Shape, typed
 from arenite.program.size_reader import SizeReader
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Array: TypeAlias = "NDArray[Any]"
 
 
 class Arguments:

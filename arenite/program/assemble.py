@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite.ir.dim import evaluate
 from arenite.memory import ValueId
@@ -27,6 +26,8 @@ from arenite.program.table import Flag, LaunchTable
 from arenite.program.waits import WaitBook
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from arenite import hazards
 
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from arenite.errors import DeviceUnavailable, NotSupported
+from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
     from arenite.codegen.kernels.built import Built

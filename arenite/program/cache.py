@@ -22,7 +22,7 @@ import struct
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from arenite import __version__, locks
 from arenite.digests import NBYTES, blake2b
@@ -35,6 +35,7 @@ from arenite.program.model_file import (
     read_model_file,
     write_atomically,
 )
+from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,12 +13,10 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite import dtype as dtypes
 from arenite.errors import AreniteError, DamagedCache, InvalidPlan
@@ -32,8 +30,11 @@ from arenite.program.options import Options
 from arenite.program.record_json import record_from_json, to_json
 from arenite.program.steps import Cell, HostSpec, Pointer, Step, written
 from arenite.program.value_spec import ValueSpec
+from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from arenite.ir.graph import Graph
     from arenite.ir.ops.host import HostFunction
     from arenite.program.cached_kernel import CachedKernel
@@ -47,10 +48,7 @@ SCHEMA = 8
 _WRONG = (AreniteError, ArithmeticError, LookupError, TypeError, ValueError, zlib.error)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Compiled:
-    """One program: `outputs` are numbers of values."""
-
+class _Parts(NamedTuple):
     options: Options
     passes: tuple[str, ...]  # that its graph went through, by name
     image: bytes
@@ -67,8 +65,10 @@ class Compiled:
     found: Mapping[str, int]  # cells of the sizes that are found while running
     late: Mapping[Dim, int]  # cells of the sizes that depend on these
     hosts: tuple[HostSpec, ...]
-    #: Not handed on by `replace`: it follows from the others.
-    _frame: Frame | None = field(default=None, init=False, repr=False, compare=False)
+
+
+class Compiled(_Parts):
+    """One program: `outputs` are numbers of values."""
 
     def __str__(self) -> str:
         """The steps, one a line."""
@@ -82,13 +82,10 @@ class Compiled:
             if value.kind == "pointer"
         }
 
-    @property
+    @cached_property
     def frame(self) -> Frame:
-        """What a start and a bind need of it."""
-        if self._frame is None:
-            object.__setattr__(self, "_frame", Frame.of(self))
-        assert self._frame is not None
-        return self._frame
+        """What a start and a bind need of it; follows from the parts."""
+        return Frame.of(self)
 
     def verify(self) -> None:
         """InvalidPlan unless the frame is that of launches, steps, values and plan."""
@@ -99,8 +96,7 @@ class Compiled:
         """As sections of a model file."""
         from arenite.program.program_json import joined_modules, kernels_to_json, objects_to_json
 
-        frame = prepared(self)
-        object.__setattr__(self, "_frame", frame)
+        self.frame = frame = prepared(self)
         shown = {*frame.numbers("input", "output"), *self.outputs}
         about = {
             "schema": SCHEMA,
@@ -193,7 +189,7 @@ class Compiled:
             late=LaterMapping(lambda: objects().late),
             hosts=tuple(record_from_json(HostSpec, one) for one in data["hosts"]),
         )
-        object.__setattr__(program, "_frame", frame)
+        program.frame = frame
         return program
 
 

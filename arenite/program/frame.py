@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite.ir.dim import Dim, Found, found_in, variables
 from arenite.memory import ValueId
@@ -35,8 +34,11 @@ from arenite.program.waits import (
     waits_from_arrays,
     waits_to_arrays,
 )
+from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from arenite.program.compiled import Compiled
 
 #: Where values of each kind are; but for those of `work` they live as long as the program.
@@ -53,7 +55,7 @@ _OUTSIDE = ("constant", "input", "output")
 
 NOTHING_MOVES: Numbers = np.zeros((0, 0), np.int64)
 #: Bytes of constants that are read at load before their pages are given back.
-PART_NBYTES = 8 * 2**20
+PART_NBYTES = 4 * 2**20
 #: For how many sizes waits are looked for before a program is saved, and how many sets are saved.
 MAX_SAMPLES = 40
 MAX_SAVED = 8

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from arenite.ir.dim import Dim, bounds
 from arenite.memory import ValueId
+from arenite.records import NamedTuple
 
 #: Estimated work from which a launch is shared among workers, whatever is around it.
 SHARED_FROM_NS = 5_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 from numbers import Integral
-from typing import NamedTuple
 
 from arenite.errors import InvalidArgument
 from arenite.memory.plan import MEMORY
+from arenite.records import NamedTuple
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SIZE = r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*([kmgt]?)(?:i?b)?\s*"

@@ -5,22 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite.ir.dim import evaluate
 from arenite.memory import MemoryPlan, ValueId
 from arenite.memory.columns import SlotColumns
 from arenite.memory.values import REGIONS
 from arenite.program.steps import Pointer
+from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from arenite.memory import Replay
     from arenite.program.frame import Frame
 
-Numbers = NDArray[np.int64]
+Numbers: TypeAlias = "NDArray[np.int64]"
 #: In the columns: not there.
 NOWHERE = -1
 

@@ -8,7 +8,6 @@ its value for the shapes of a call. A variable follows from a size that is linea
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from arenite.ir.dim import (
     Dim,
@@ -21,6 +20,7 @@ from arenite.ir.dim import (
     product,
     variables,
 )
+from arenite.records import NamedTuple
 
 
 class _Reading(NamedTuple):

@@ -10,10 +10,9 @@ Out: columns, so that a bind is a few steps over all of them, and so that a file
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite.ir.dim import Dim
 from arenite.memory import ValueId
@@ -27,8 +26,11 @@ from arenite.program.table import (
     Op,
     aligned_copy,
 )
+from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from arenite.program.launch import Launch
 
 #: The first io register, behind those that hold 0 and 1.

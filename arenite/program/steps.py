@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from arenite.ir.dim import Dim
 from arenite.memory import ValueId
+from arenite.records import NamedTuple
 
 #: (what to do, dst, a, b): `Ins` and cells; ZERO stands for the register that holds 0.
 Instruction: TypeAlias = tuple[int, int, int, int]

@@ -14,14 +14,16 @@ arithmetic on the one file of i64 registers; waits are indices of sync words. At
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import IntEnum, IntFlag
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite.errors import InvalidTable
+from arenite.records import NamedTuple
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 #: "No register", "no sync word".
 NONE = 0xFFFFFFFF
@@ -74,8 +76,7 @@ ENTRY: np.dtype[Any] = np.dtype(
 INSTRUCTION: np.dtype[Any] = np.dtype([(name, "<u4") for name in ("op", "dst", "a", "b")])
 
 
-@dataclass(frozen=True, eq=False)
-class LaunchTable:
+class LaunchTable(NamedTuple):
     """A table and what belongs to it. Arrays are 64-byte aligned and in C order."""
 
     entries: NDArray[Any]  # of ENTRY
@@ -94,7 +95,7 @@ def relocated(table: LaunchTable, base: int, nbytes: int) -> LaunchTable:
         tick = int(outside[0])
         raise InvalidTable(f"entry {tick}: fn {int(entries[tick]['fn'])} is not below {nbytes}")
     entries["fn"][is_launch] += np.uint64(base)
-    return replace(table, entries=entries)
+    return table._replace(entries=entries)
 
 
 def aligned_empty(n: int, dtype: np.dtype[Any] | str | type) -> NDArray[Any]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from arenite.dtype import DType
 from arenite.ir.dim import Dim
+from arenite.records import NamedTuple
 
 
 class ValueSpec(NamedTuple):

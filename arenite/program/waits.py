@@ -7,17 +7,19 @@ they did then: every conflict there is was one before and is ordered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite.memory.flat import Arrays
 from arenite.program.places import NOWHERE, Numbers, Places
 from arenite.program.skeleton import Skeleton
 from arenite.program.table import Flag, LaunchTable, aligned_copy
+from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from arenite.hazards import Edge, Launch
 
 #: Pairs of values up to which a new plan is compared with known ones.

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite import locks
 from arenite.errors import InvalidArgument, RunFailed
@@ -26,6 +25,8 @@ from arenite.program.places import Resizer
 from arenite.program.threads import chosen_n_threads
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from arenite.ir.graph import Graph
     from arenite.passes import Record
     from arenite.program.cached_kernel import CachedKernel, Kernels
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from arenite.runtime.state import HeldState, States
     from arenite.schedule import Schedule
 
-Array = NDArray[Any]
+Array: TypeAlias = "NDArray[Any]"
 
 #: Values that people know by name.
 _NAMED_KINDS = ("constant", "input", "packed", "state")

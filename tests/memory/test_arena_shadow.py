@@ -3,8 +3,6 @@ the half-precision shadow; its price in the plan."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -51,7 +49,7 @@ def test_the_price_of_the_shadow_is_in_the_plan_and_a_plan_may_leave_it_out() ->
     assert MemoryPlan.from_json(shadowed.to_json()) == shadowed
     assert plan_from_bytes(memoryview(plan_to_bytes(shadowed))).shadow_nbytes == 128
     with pytest.raises(InvalidPlan, match="not half"):
-        replace(shadowed, shadow_nbytes=100).verify()
+        shadowed._replace(shadow_nbytes=100).verify()
 
 
 def test_a_shadow_that_does_not_fit_is_refused() -> None:

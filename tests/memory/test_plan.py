@@ -6,7 +6,6 @@ import json
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,7 +34,7 @@ def sample() -> MemoryPlan:
 
 
 def with_slot(plan: MemoryPlan, name: str, **changes: Any) -> MemoryPlan:
-    return replace(plan, slots={**plan.slots, name: plan.slots[name]._replace(**changes)})
+    return plan._replace(slots={**plan.slots, name: plan.slots[name]._replace(**changes)})
 
 
 @settings(max_examples=400, deadline=None)
@@ -68,7 +67,7 @@ def test_the_validator_agrees_with_brute_force_on_changed_slots(
     for number, owner in enumerate(owners):
         for one in _family(slots, owner):
             slots[one.id] = one._replace(block=number)
-    changed = replace(plan, slots=slots)
+    changed = plan._replace(slots=slots)
     if conflicts(changed):
         with pytest.raises(InvalidPlan, match="share bytes"):
             changed.verify()
@@ -203,7 +202,7 @@ def test_the_validator_sees_regions_that_overlap() -> None:
     plan = sample()
     packed = plan.regions["packed"]._replace(nbytes=300)
     with pytest.raises(InvalidPlan, match="regions packed and work overlap"):
-        replace(plan, regions={**plan.regions, "packed": packed}).verify()
+        plan._replace(regions={**plan.regions, "packed": packed}).verify()
 
 
 def test_the_validator_is_small_and_shares_no_code_with_the_planner() -> None:
@@ -307,7 +306,7 @@ def test_a_plan_is_a_table_in_notebooks_whatever_its_names() -> None:
 
 
 def test_what_else_is_known_of_values_is_saved_and_takes_no_part_in_comparing() -> None:
-    plan = replace(sample(), details={"a": "float32 [25], from é", "x": "int8 [64]"})
+    plan = sample()._replace(details={"a": "float32 [25], from é", "x": "int8 [64]"})
     assert plan == sample()
     assert MemoryPlan.from_json(plan.to_json()).details == plan.details
     read = plan_from_bytes(memoryview(plan_to_bytes(plan)))
@@ -321,7 +320,7 @@ def test_what_else_is_known_of_values_is_saved_and_takes_no_part_in_comparing() 
 
 def test_the_schedule_is_saved_with_the_plan() -> None:
     ticks = [Tick("copy", (), ("a",), "blk.0", True), Tick("add", ("a", "x"), ("b",))]
-    plan = replace(sample(), ticks=ticks)
+    plan = sample()._replace(ticks=ticks)
     assert MemoryPlan.from_json(plan.to_json()).ticks == ticks
     content = plan_to_bytes(plan)
     read = plan_from_bytes(memoryview(content)).ticks
@@ -347,7 +346,7 @@ def test_the_schedule_is_saved_with_the_plan() -> None:
 def test_a_saved_schedule_that_makes_no_sense_is_refused(
     field: str, value: object, reason: str
 ) -> None:
-    data = json.loads(replace(sample(), ticks=[Tick("copy", (), ("a",))]).to_json())
+    data = json.loads(sample()._replace(ticks=[Tick("copy", (), ("a",))]).to_json())
     data["ticks"][0][field] = value
     with pytest.raises(InvalidPlan, match=re.escape(reason)):
         MemoryPlan.from_json(json.dumps(data))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,7 +84,7 @@ def test_where_no_size_changes_every_value_stays_where_it_lies() -> None:
     slots = {k: slot._replace(offset=slot.offset + 128) for k, slot in plan.slots.items()}
     regions = {k: region._replace(base=region.base + 128) for k, region in plan.regions.items()}
     regions["state"] = Region("state", 0, 192, 64)
-    spread = replace(plan, slots=slots, regions=regions)
+    spread = plan._replace(slots=slots, regions=regions)
     spread.verify()
     assert Replay(spread).resize({}).slots["kept"].offset == 128
     assert Replay(spread).resize({"a": 256}).slots["kept"].offset == 128
@@ -101,7 +99,7 @@ def test_regions_without_values_and_plans_without_an_arena_are_taken_along() -> 
     plan = memory.plan([Value("x", 64, Lifetime(0, 2), region="io")])
     assert Replay(plan).resize({"x": 200}).slots["x"].capacity == 256
     plan = memory.plan([Value("a", 64, Lifetime(0, 2))])
-    empty = replace(plan, regions={"state": Region("state", 0, 0, 0), **plan.regions})
+    empty = plan._replace(regions={"state": Region("state", 0, 0, 0), **plan.regions})
     new = Replay(empty).resize({"a": 200})
     new.verify()
     assert (new.peak_nbytes, new.peak_tick) == (256, 0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ElementTree
-from dataclasses import replace
 
 import pytest
 
@@ -113,7 +112,7 @@ def test_hovering_tells_name_shape_bytes_lifetime_and_origin() -> None:
         "blk.1.attn_q.weight packed": "uint8 [64, 64], from blk.1.attn_q",
         "k2": "float16 [9]",
     }
-    text = replace(model(), details=details).to_svg()
+    text = model()._replace(details=details).to_svg()
     titles = re.findall(r"<title>([^<]*)</title>", text)
     layer = next(title for title in titles if title.startswith("blk.1 "))
     assert layer.splitlines()[0] == "blk.1 (packed): 3 MiB (3,145,728 bytes) in 2 values"
@@ -192,7 +191,7 @@ def test_names_from_strangers_cannot_break_the_drawing() -> None:
     names = ["<script>", "a&b", '"', "\x00\x1b", "\ud800", "\ufffe", "x" * 10_000, "]]>", "", "٣.٤"]
     for region in ("work", "packed"):
         values = [Value(name, 640, Lifetime(0, 9), region=region) for name in names]
-        plan = replace(memory.plan(values), details=dict.fromkeys(names, "<b>" + "y" * 10_000))
+        plan = memory.plan(values)._replace(details=dict.fromkeys(names, "<b>" + "y" * 10_000))
         root = drawn(plan)
         assert not list(root.iter("script"))
         assert len(plan.to_svg()) < 40_000

@@ -7,7 +7,6 @@ that a run can be had again. Which kernel a launch has is looked up by the place
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -80,7 +79,7 @@ class DelayedTable(BoundTable):
         entries["fn"][entries["op"] == Op.LAUNCH] = _delayed()
         if not self.keeps_waits:
             entries["wait_count"] = 0
-        super().__init__(replace(table, entries=entries), registers)
+        super().__init__(table._replace(entries=entries), registers)
 
     def run(self, *args: Any, **options: Any) -> Outcome:
         _control[_REGISTERS] = address(self.registers)

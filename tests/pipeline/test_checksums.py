@@ -8,7 +8,6 @@ and random graphs are run checked where they are tested: in `trial` and in `test
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,14 +51,14 @@ def with_launch(compiled: Compiled, name: str, change: Callable[[Launch], Launch
     k = launch_of(compiled, name)
     launches = list(compiled.launches)
     launches[k] = change(launches[k])
-    return replace(compiled, launches=tuple(launches))
+    return compiled._replace(launches=tuple(launches))
 
 
 def with_length(compiled: Compiled, name: str, more: int) -> Compiled:
     """The plan gives the value so many bytes more."""
     slot = compiled.plan.slots[name]
     slots = {**compiled.plan.slots, name: slot._replace(nbytes=slot.nbytes + more)}
-    return replace(compiled, plan=replace(compiled.plan, slots=slots))
+    return compiled._replace(plan=compiled.plan._replace(slots=slots))
 
 
 def check(compiled: Compiled) -> list[Array]:
@@ -152,7 +151,7 @@ def test_random_graphs_that_reuse_bytes(seed: int) -> None:
             continue  # it may write what was there before
         launches = list(compiled.launches)
         launches[k] = launch._replace(writes=launch.writes[1:])
-        hidden = replace(compiled, launches=tuple(launches))
+        hidden = compiled._replace(launches=tuple(launches))
         wrong = Executable(graph, hidden)
         with wrong, pytest.raises(UndeclaredAccess, match=f"kernel {launch.name} "):
             wrong.run_checked(*given)
@@ -238,6 +237,6 @@ def test_what_is_done_at_load_is_checked_too() -> None:
         assert [kernel.entry_point[:6] for kernel in executable.load_kernels][-1] == "cumsum"
         load = list(executable.compiled.load)
         load[-1] = load[-1]._replace(writes=())
-        wrong = Executable(executable.graph, replace(executable.compiled, load=tuple(load)))
+        wrong = Executable(executable.graph, executable.compiled._replace(load=tuple(load)))
         with wrong, pytest.raises(UndeclaredAccess, match=r"kernel cumsum_\d+ writes byte 0 of"):
             wrong.run_checked(x)

@@ -4,7 +4,6 @@ nobody sees bytes that are not meant. Judged by the same function on NumPy array
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -188,7 +187,7 @@ def test_a_part_that_is_declared_too_small_is_named() -> None:
         )
         assert wrong != compiled.launches
         with (
-            Executable(graph, replace(compiled, launches=wrong), 1) as program,
+            Executable(graph, compiled._replace(launches=wrong), 1) as program,
             pytest.raises(UndeclaredAccess, match=op),
         ):
             program.run_checked(np.ones(SHAPE, np.int64), np.asarray(0))

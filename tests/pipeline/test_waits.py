@@ -7,7 +7,6 @@ The judge looks at entries and bytes alone: which launches conflict, and whether
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -77,7 +76,7 @@ def with_one_wait_less(table: LaunchTable) -> Iterator[LaunchTable]:
             # The last of the entry's waits takes the place of the one that goes.
             waits[start + lost] = waits[start + count - 1]
             entries[tick]["wait_count"] -= 1
-            yield replace(table, entries=entries, waits=waits)
+            yield table._replace(entries=entries, waits=waits)
 
 
 @pytest.mark.usefixtures("shared")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -49,12 +48,12 @@ def read_whole(sections: dict[str, bytes]) -> Compiled:
 def test_columns_are_those_of_the_objects(saved: tuple[Graph, dict[str, bytes]]) -> None:
     program = read(saved[1])
     program.verify()
-    assert program.frame is not replace(program).frame
+    assert program.frame is not program._replace().frame
     assert len(program.frame.known) > 1
     assert read(program.sections()).sections() == saved[1]
     launch = program.launches[0]
     other = launch._replace(arrays=(launch.arrays[1], launch.arrays[0], *launch.arrays[2:]))
-    changed = replace(program, launches=[other, *program.launches[1:]])
+    changed = program._replace(launches=[other, *program.launches[1:]])
     changed.verify()
     assert not changed.frame.is_same(program.frame)
 

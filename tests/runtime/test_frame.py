@@ -157,11 +157,7 @@ def test_no_value_lies_behind_the_arena(saved: Saved) -> None:
     last = max((PLAN.slots[name] for name in "tup"), key=lambda slot: slot.end)
     slots = {**PLAN.slots, last.id: last._replace(capacity=last.capacity + 1)}
     with pytest.raises(ValueError, match="behind the end of the arena"):
-        Frame.saved(*saved, memory.MemoryPlan(**{**_fields(PLAN), "slots": slots}))
-
-
-def _fields(plan: memory.MemoryPlan) -> dict[str, Any]:
-    return {name: getattr(plan, name) for name in plan.__dataclass_fields__}
+        Frame.saved(*saved, PLAN._replace(slots=slots))
 
 
 @pytest.mark.parametrize(

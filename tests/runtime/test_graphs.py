@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -63,7 +62,7 @@ def run_graph(
     if not with_waits:
         entries = table.entries.copy()
         entries["wait_count"] = 0
-        table = replace(table, entries=entries)
+        table = table._replace(entries=entries)
     bound = BoundTable(table, registers)
     found = []
     for _ in range(RUNS):

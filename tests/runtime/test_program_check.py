@@ -165,16 +165,16 @@ def test_a_call_of_the_host_names_what_is_there(
     change: Callable[[HostSpec], HostSpec], message: str
 ) -> None:
     with pytest.raises(DamagedCache, match=message):
-        check_objects(FOUND, replace(PROGRAM, hosts=(change(PROGRAM.hosts[0]), PROGRAM.hosts[1])))
+        check_objects(FOUND, PROGRAM._replace(hosts=(change(PROGRAM.hosts[0]), PROGRAM.hosts[1])))
 
 
 def test_a_size_that_is_found_has_a_cell() -> None:
     with pytest.raises(DamagedCache, match="names a cell there is not"):
-        check_objects(FOUND, replace(PROGRAM, found={"n": 3}))
+        check_objects(FOUND, PROGRAM._replace(found={"n": 3}))
 
 
 def test_no_value_lies_behind_the_arena() -> None:
     slot = PLAN.slots["t"]
-    moved = replace(PLAN, slots={**PLAN.slots, "t": slot._replace(offset=slot.offset + 64)})
+    moved = PLAN._replace(slots={**PLAN.slots, "t": slot._replace(offset=slot.offset + 64)})
     with pytest.raises(DamagedCache, match="'t' lies behind the end of the arena"):
-        check_objects(FOUND, replace(PROGRAM, plan=moved))
+        check_objects(FOUND, PROGRAM._replace(plan=moved))

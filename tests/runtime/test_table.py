@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -146,17 +145,17 @@ def test_a_broken_rule_is_found(tick: int, fields: dict[str, int], message: str)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: replace(t, n_registers=1), "r0 and r1"),
-        (lambda t: replace(t, n_registers=5), "register"),
-        (lambda t: replace(t, n_registers=2**31 + 1), "2147483649 registers"),
-        (lambda t: replace(t, n_syncs=1), "sync word that is not there"),
-        (lambda t: replace(t, n_syncs=int(t.waits.max())), "sync word that is not there"),
-        (lambda t: replace(t, n_syncs=-1), "sync words"),
-        (lambda t: replace(t, n_syncs=2**31 + 1), "2147483649 sync words"),
-        (lambda t: replace(t, waits=t.waits.reshape(1, -1)), "waits: not a flat array"),
-        (lambda t: replace(t, waits=t.waits.astype(np.int64)), "waits: not a flat array"),
-        (lambda t: replace(t, entries=t.entries[::2]), "entries: not a flat array"),
-        (lambda t: replace(t, entries=t.entries[:0]), "0 entries"),
+        (lambda t: t._replace(n_registers=1), "r0 and r1"),
+        (lambda t: t._replace(n_registers=5), "register"),
+        (lambda t: t._replace(n_registers=2**31 + 1), "2147483649 registers"),
+        (lambda t: t._replace(n_syncs=1), "sync word that is not there"),
+        (lambda t: t._replace(n_syncs=int(t.waits.max())), "sync word that is not there"),
+        (lambda t: t._replace(n_syncs=-1), "sync words"),
+        (lambda t: t._replace(n_syncs=2**31 + 1), "2147483649 sync words"),
+        (lambda t: t._replace(waits=t.waits.reshape(1, -1)), "waits: not a flat array"),
+        (lambda t: t._replace(waits=t.waits.astype(np.int64)), "waits: not a flat array"),
+        (lambda t: t._replace(entries=t.entries[::2]), "entries: not a flat array"),
+        (lambda t: t._replace(entries=t.entries[:0]), "0 entries"),
     ],
 )
 def test_broken_arrays_are_found(
@@ -253,7 +252,7 @@ def test_a_region_ends_no_later_than_the_one_around_it() -> None:
     with build.if_(condition), build.loop(counter, trips):
         build.eval((Ins.ADD, condition, condition, 1))
     table, _ = build.finish()
-    table = replace(table, n_registers=8)
+    table = table._replace(n_registers=8)
     check_table(table)
     table.entries[0]["target"] = 3
     with pytest.raises(InvalidTable, match="entry 1: the loop's end at 4 is not ahead within"):
@@ -266,7 +265,7 @@ def test_a_region_ends_no_later_than_the_one_around_it() -> None:
             build.eval((Ins.SUB, condition, condition, 1))
     build.eval((Ins.MOV, condition, counter))
     table, _ = build.finish()
-    table = replace(table, n_registers=8)
+    table = table._replace(n_registers=8)
     for target in (4, 5):  # no else part at all, and the one that is there
         table.entries[3]["target"] = target
         check_table(table)

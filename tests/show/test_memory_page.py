@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -94,8 +93,7 @@ def test_the_page_says_what_the_plan_says(tmp_path: Path) -> None:
 @needs_chromium
 def test_names_of_strangers_are_names(tmp_path: Path) -> None:
     values = [Value(name, 64, Lifetime(k, k + 2)) for k, name in enumerate(NAMES)]
-    plan = replace(
-        memory.plan(values),
+    plan = memory.plan(values)._replace(
         details={name: f"float32 [16], from {name}" for name in NAMES},
         ticks=[Tick(name, (), (name,), name) for name in NAMES],
     )

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakMethod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite.backends.cpu.driver.native import Outcome, OutcomeKind
 from arenite.backends.cpu.execution.binding import Binder, Binding
@@ -21,6 +20,8 @@ from arenite.program.assemble import Assembly
 from arenite.program.compiled import Compiled
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from arenite.backends.cpu.driver.file_guard import MappedFiles
     from arenite.backends.cpu.driver.stamps import Stamps
     from arenite.backends.cpu.execution.hosts import HostCalls
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from arenite.program.table import LaunchTable
     from arenite.schedule import Schedule
 
-Array = NDArray[Any]
+Array: TypeAlias = "NDArray[Any]"
 
 #: Estimated work below which a run keeps the GIL: giving it up would cost more.
 KEEP_GIL_BELOW_NS = 50_000

@@ -7,9 +7,10 @@ needs to know of its file, small enough to be kept.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from arenite.frontends.onnx.types import ValueType, type_from_json, type_to_json
+from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
     from onnx import ModelProto

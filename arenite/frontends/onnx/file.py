@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from arenite.device.buffer import Buffer
 from arenite.device.disk import DiskAllocator
 from arenite.errors import InvalidFile, printable
 from arenite.frontends.onnx.tensor_files import TensorFiles
-from arenite.frontends.onnx.wire import scan
+from arenite.frontends.onnx.wire import Scanned, digest_of, parts_between, scan
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
@@ -31,7 +32,23 @@ class OnnxFile:
     def __init__(self, path: str, file: Buffer, folder: str | None) -> None:
         self.path = path
         self.files = TensorFiles(path, file, folder)
-        self.digest = scan(path, file).digest
+
+    @cached_property
+    def scanned(self) -> Scanned:
+        """Its structure, and the places of large tensors."""
+        return scan(self.path, self.files.file(""))
+
+    @cached_property
+    def digest(self) -> str:
+        return self.scanned.digest
+
+    def recognised(self, digest: str, ends: Sequence[tuple[int, int]]) -> bool:
+        """Whether the file is one that was scanned before, with this digest and large tensors from
+        and to these bytes, whatever their data is; it is not scanned then."""
+        is_same = digest_of(parts_between(self.path, self.files.file(""), ends)) == digest
+        if is_same:
+            self.digest = digest
+        return is_same
 
     @cached_property
     def strings(self) -> Strings:
@@ -44,7 +61,7 @@ class OnnxFile:
     def _parsed(self) -> tuple[ModelProto, Tensors]:
         from arenite.frontends.onnx.parsing import parsed
 
-        return parsed(self.path, self.files, self.strings)
+        return parsed(self.path, self.files, self.scanned, self.strings)
 
     @property
     def model(self) -> ModelProto:

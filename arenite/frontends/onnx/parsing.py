@@ -11,7 +11,6 @@ from arenite.frontends.onnx.description import Description, Port
 from arenite.frontends.onnx.operators import since_version
 from arenite.frontends.onnx.tensors import Tensors
 from arenite.frontends.onnx.types import ValueType, type_of
-from arenite.frontends.onnx.wire import scan
 from arenite.frontends.stored import quoted
 
 if TYPE_CHECKING:
@@ -19,14 +18,16 @@ if TYPE_CHECKING:
 
     from arenite.frontends.onnx.strings import Strings
     from arenite.frontends.onnx.tensor_files import TensorFiles
+    from arenite.frontends.onnx.wire import Scanned
 
 #: Operator sets before this one are other languages.
 OLDEST_VERSION = 7
 
 
-def parsed(path: str, files: TensorFiles, strings: Strings) -> tuple[ModelProto, Tensors]:
+def parsed(
+    path: str, files: TensorFiles, scanned: Scanned, strings: Strings
+) -> tuple[ModelProto, Tensors]:
     """The model and its tensors; names are text, and operators of a version that is read."""
-    scanned = scan(path, files.file(""))
     model = _parsed(path, scanned.structure)
     check_text(path, model)
     _check_versions(path, model)

@@ -13,14 +13,14 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
 
 from arenite.device.buffer import Buffer
 from arenite.digests import digest_of
-from arenite.dtype import BY_NAME
+from arenite.dtype import SCALARS
 from arenite.errors import InvalidFile
 from arenite.frontends.stored import quoted
 from arenite.ir.data import BufferSource
+from arenite.records import NamedTuple
 
 
 class TensorPlace(NamedTuple):
@@ -40,11 +40,11 @@ class TensorPlace(NamedTuple):
         location, offset, dtype, shape = json.loads(text)
         if type(location) is not str or type(offset) is not int or offset < 0:
             raise ValueError(f"{text} is no place")
-        return cls(location, offset, BY_NAME[dtype].name, tuple(map(int, shape)))
+        return cls(location, offset, SCALARS[dtype].name, tuple(map(int, shape)))
 
     @property
     def nbytes(self) -> int:
-        return BY_NAME[self.dtype].nbytes(self.shape)
+        return SCALARS[self.dtype].nbytes(self.shape)
 
 
 class TensorFiles:
@@ -97,7 +97,7 @@ class TensorFiles:
         found = self._sources.get(place)
         if found is None:
             view = self.file(place.location).view(
-                place.offset, place.nbytes, BY_NAME[place.dtype], place.shape
+                place.offset, place.nbytes, SCALARS[place.dtype], place.shape
             )
             found = self._sources[place] = BufferSource(view, partial(self._note, place))
             self._places[found.id] = place
@@ -112,7 +112,7 @@ class TensorFiles:
         file = self.file(place.location)
         if place.offset + place.nbytes > file.nbytes:
             return b""
-        return digest_of(file.view(place.offset, place.nbytes).copyout())
+        return digest_of(file.read(place.offset, place.nbytes))
 
     @contextmanager
     def watched(self) -> Iterator[set[TensorPlace]]:

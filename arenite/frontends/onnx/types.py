@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import SCALARS, DType
 from arenite.errors import InvalidFile, NotSupported
+from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
     from onnx import TypeProto
@@ -53,7 +54,7 @@ def dtype_of(number: int, where: str) -> DType:
     name = NAMES.get(number)
     if name is None:
         raise InvalidFile(f"{where}: there is no element type {number}")
-    return BY_NAME[name]
+    return SCALARS[name]
 
 
 class TensorType(NamedTuple):
@@ -125,7 +126,7 @@ def type_from_json(data: list[Any]) -> ValueType:
     if kind == "tensor":
         dtype, shape, is_string = rest
         sizes = None if shape is None else tuple(map(_checked_size, shape))
-        return TensorType(BY_NAME[dtype], sizes, bool(is_string))
+        return TensorType(SCALARS[dtype], sizes, bool(is_string))
     [inner] = rest
     made: ValueType = _MADE_OF[kind](type_from_json(inner))
     return made

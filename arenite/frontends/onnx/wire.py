@@ -11,12 +11,13 @@ is copied as it is. The entry's key has a random part: no file can write one its
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Final, NamedTuple, NoReturn, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Final, NoReturn, TypeAlias
 
 from arenite.device import Buffer
 from arenite.digests import NBYTES, blake2b
 from arenite.errors import InvalidFile
+from arenite.records import NamedTuple
 
 #: Bytes from which on the data of a tensor stays in the file.
 MIN_NBYTES: Final = 1024
@@ -63,6 +64,13 @@ class Place(NamedTuple):
 _Piece: TypeAlias = "bytes | tuple[int, int]"
 
 
+class Part(NamedTuple):
+    """Bytes of a file, and where they begin."""
+
+    start: int
+    data: bytes
+
+
 class Scanned(NamedTuple):
     """A model without the data of large tensors; `key` is that of the entries which tell the
     place among `places`. `digest` is of all bytes of the file but those at the places, and of
@@ -79,20 +87,46 @@ def scan(path: str, file: Buffer) -> Scanned:
     return _Scan(path, file).scanned()
 
 
+def parts_between(path: str, file: Buffer, ends: Sequence[tuple[int, int]]) -> list[Part]:
+    """All of a file but what lies between these starts and ends."""
+    n_left = MAX_STRUCTURE_NBYTES
+    parts = []
+    starts = [0, *(end for _, end in ends)]
+    for start, end in zip(starts, [*(start for start, _ in ends), file.nbytes], strict=True):
+        n_left -= end - start
+        if n_left < 0:
+            raise InvalidFile(
+                f"{path} has more than {MAX_STRUCTURE_NBYTES} bytes beside the data of its "
+                "tensors; no such file is read"
+            )
+        parts.append(Part(start, file.read(start, end - start)))
+    return parts
+
+
+def digest_of(parts: Iterable[Part]) -> str:
+    """That of a file which has these parts between its large tensors. Whoever finds the same parts
+    at the same places in a file need not scan it: what a scan reads is in them."""
+    digest = blake2b(digest_size=NBYTES)
+    for start, data in parts:
+        digest.update(b"%d %d " % (start, start + len(data)) + data)
+    return digest.hexdigest()
+
+
 class _Scan:
     def __init__(self, path: str, file: Buffer) -> None:
         self.path = path
         self.file = file
         self.places: list[Place] = []
         self.key = f"place {os.urandom(8).hex()}"
-        self._digest = blake2b(digest_size=NBYTES)
         self._nbytes = file.nbytes
         self._window = b""
         self._at = 0  # of the window
 
     def scanned(self) -> Scanned:
         pieces = self._message(0, self._nbytes, MODEL, 0) or [(0, self._nbytes)]
-        kept = iter([*self._kept()])  # all of it: the digest is of all
+        ends = [(one.offset, one.offset + one.nbytes) for one in self.places]
+        all_kept = parts_between(self.path, self.file, ends)
+        kept = iter(all_kept)
         first, data = next(kept)
         parts = []
         for one in pieces:
@@ -103,23 +137,7 @@ class _Scan:
             while start > first + len(data):
                 first, data = next(kept)
             parts.append(data[start - first : end - first])
-        return Scanned(b"".join(parts), self.places, self.key, self._digest.hexdigest())
-
-    def _kept(self) -> Iterator[tuple[int, bytes]]:
-        """All that lies between places, with where it begins; hashed on the way."""
-        ends = [(one.offset, one.offset + one.nbytes) for one in self.places]
-        starts = [0, *(end for _, end in ends)]
-        n_left = MAX_STRUCTURE_NBYTES
-        for start, end in zip(starts, [*(start for start, _ in ends), self._nbytes], strict=True):
-            n_left -= end - start
-            if n_left < 0:
-                raise InvalidFile(
-                    f"{self.path} has more than {MAX_STRUCTURE_NBYTES} bytes beside the data of "
-                    "its tensors; no such file is read"
-                )
-            data = bytes(self.file.view(start, end - start).copyout())
-            self._digest.update(b"%d %d " % (start, end) + data)
-            yield start, data
+        return Scanned(b"".join(parts), self.places, self.key, digest_of(all_kept))
 
     # Bytes.
 
@@ -134,7 +152,7 @@ class _Scan:
     def _fill(self, start: int, nbytes: int) -> None:
         """A window that begins here, of at least so many bytes."""
         nbytes = max(nbytes, min(_WINDOW, self._nbytes - start))
-        self._window, self._at = bytes(self.file.view(start, nbytes).copyout()), start
+        self._window, self._at = self.file.read(start, nbytes), start
 
     def _varint(self, at: int, end: int) -> tuple[int, int]:
         """(number, where it ends)."""

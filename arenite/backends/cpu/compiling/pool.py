@@ -110,14 +110,14 @@ class CompilePool:
     ) -> list[bytes]:
         """The objects of these modules, in order; raises CompileFailed. While an iterator makes the
         next, children compile those before. `on_progress(done, total)` hears of each."""
-        jobs = (_Job(module_frame(text, target), _name_of(text)) for text in modules)
+        jobs = (_Job(module_frame(text, target), text) for text in modules)
         # The longest first, so that it is not the one all others wait for at the end.
         is_there = isinstance(modules, list | tuple)
         return self._answers([*jobs] if is_there else jobs, job_seconds, on_progress)
 
     def host_target(self, job_seconds: float = JOB_SECONDS) -> Target:
         """What `codegen.target.host()` is, without LLVM in this process."""
-        [about] = self._answers([_Job(frame(HOST), "the question what the host is")], job_seconds)
+        [about] = self._answers([_Job(frame(HOST))], job_seconds)
         return target_from_json(about)
 
     def _answers(
@@ -175,12 +175,15 @@ class CompilePool:
 @dataclass(slots=True)
 class _Job:
     frame: bytes  # until it is answered
-    name: str  # for messages
+    module_ir: str = ""
 
-
-def _name_of(module_ir: str) -> str:
-    kernels = ", ".join(functions_defined(module_ir)) or "none named"
-    return f"a module with the kernels {kernels}"
+    @property
+    def name(self) -> str:
+        """For messages."""
+        if not self.module_ir:
+            return "the question what the host is"
+        kernels = ", ".join(functions_defined(self.module_ir)) or "none named"
+        return f"a module with the kernels {kernels}"
 
 
 class _Call:

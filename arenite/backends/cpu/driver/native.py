@@ -16,10 +16,9 @@ import time
 import weakref
 from collections.abc import Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite import locks
 from arenite.backends.cpu.compiling.loader import LoadedCode, load_code, map_memory
@@ -31,8 +30,11 @@ from arenite.errors import DamagedCache, DeviceUnavailable, InvalidArgument, Run
 from arenite.program import cache
 from arenite.program.model_file import code_sections, parse_code
 from arenite.program.table import LaunchTable, aligned_empty
+from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from arenite.backends.cpu.driver.stamps import Stamps
 
 POLL_SECONDS = 0.05

@@ -16,13 +16,13 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from typing import NamedTuple
 
 from arenite import locks
 from arenite.backends.cpu.compiling.loader import map_memory
 from arenite.backends.cpu.driver.layout import Team as Layout
 from arenite.backends.cpu.driver.layout import Worker
 from arenite.errors import InvalidArgument, OutOfMemory
+from arenite.records import NamedTuple
 
 SPIN_SECONDS = 50e-6
 #: Of a team larger than the CPUs it may run on: how long a thread spins before it gives way.

@@ -12,16 +12,18 @@ import ctypes
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite.device import Buffer
 from arenite.device.cpu import CpuAllocator
 from arenite.dtype import DType, uint8
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Array: TypeAlias = "NDArray[Any]"
 
 #: Results from this size on are kept and handed out again: their pages are there already.
 KEPT_FROM_NBYTES = 64 * 1024

@@ -10,10 +10,9 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cache, cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite import device
 from arenite.backends.cpu.compiling.loader import load_code
@@ -36,7 +35,10 @@ from arenite.program.skeleton import FIRST_IO
 from arenite.program.table import LaunchTable, aligned_empty, relocated
 from arenite.program.value_spec import copy_name
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Array: TypeAlias = "NDArray[Any]"
 
 #: What the system maps around a byte that is touched, at the least. To read a few bytes of a mapped
 #: file it maps 64 KiB, and megabytes of one that it keeps in large pages: the scales of a model's

@@ -16,7 +16,7 @@ value moves from place to place, its bytes are those at the address the kernel g
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -277,4 +277,4 @@ def _only(table: LaunchTable, tick: int) -> LaunchTable:
         entries[0]["op"], entries[0]["a"] = Op.BLOCK, 1
     entries[int(is_launch)] = entry
     entries["flags"] = entries["wait_count"] = 0
-    return replace(table, entries=entries)
+    return table._replace(entries=entries)

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from numpy.lib.array_utils import byte_bounds
-from numpy.typing import NDArray
 
 from arenite.backends.cpu.execution.arrays import address_of
 from arenite.backends.cpu.execution.binding import Binder, Binding
@@ -24,7 +23,10 @@ from arenite.ir.interface import GraphInterface
 from arenite.program.arguments import capacity_of, check_room, in_place, overlaps, write_to
 from arenite.program.skeleton import FIRST_IO
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Array: TypeAlias = "NDArray[Any]"
 
 
 class Handover:

@@ -12,19 +12,22 @@ import ctypes
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakMethod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite.backends.cpu.driver.layout import END, ArrayObject
 from arenite.backends.cpu.driver.layout import Quick as Layout
 from arenite.backends.cpu.driver.native import BoundTable, runtime, team
 from arenite.backends.cpu.driver.team import Team
 from arenite.backends.cpu.execution.arrays import Results
+from arenite.records import NamedTuple
 
-Array = NDArray[Any]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Array: TypeAlias = "NDArray[Any]"
 
 _METH_FASTCALL = 0x80
 

@@ -46,16 +46,17 @@ class Evaluator:
 
     def value(self, expr: ir.Expr, part: int) -> Vec:
         """As a scalar if it is the same in all lanes, else as the vector of that part."""
-        info = self.scope.info(expr)
         if isinstance(expr, ir.Const):
             return self.constant(expr.value, expr.dtype)
-        at = part if info.varying else SCALAR
         if isinstance(expr, ir.Name):
             binding = self.scope.binding(expr.name)
             if binding.is_lazy and binding.definition is not None:
                 return self.value(binding.definition, part)
-            if at in binding.values:
-                return binding.values[at]
+            found = binding.values.get(part if binding.varying else SCALAR)
+            if found is not None:
+                return found
+        info = self.scope.info(expr)
+        at = part if info.varying else SCALAR
         return self.scope.remembered((id(expr), at), info, lambda: self._make(expr, info, part))
 
     def lanes(self, expr: ir.Expr, part: int) -> Vec:

@@ -37,6 +37,10 @@ class Info(NamedTuple):
     loads: bool
 
 
+#: That of a constant.
+_EVERYWHERE = Info(0, False, False, False)
+
+
 @dataclass(slots=True)
 class Preheader:
     """The block between a loop's guard and the loop, and what it holds."""
@@ -104,9 +108,10 @@ class Scope:
 
     def next_statement(self) -> None:
         self.levels[-1].volatile.clear()
-        self.infos.clear()
 
     def bind(self, name: str, binding: Binding) -> None:
+        if self.find(name) is not None:
+            self.infos.clear()  # expressions of that name meant another until now
         self.levels[-1].names[name] = binding
 
     def binding(self, name: str) -> Binding:
@@ -117,8 +122,10 @@ class Scope:
 
     def find(self, name: str) -> Binding | None:
         """What a name is bound to, if it is."""
-        levels = reversed(self.levels)
-        return next((level.names[name] for level in levels if name in level.names), None)
+        for level in reversed(self.levels):
+            if name in level.names:
+                return level.names[name]
+        return None
 
     def info(self, expr: ir.Expr) -> Info:
         """Where the expression belongs, seen from the current statement."""
@@ -129,15 +136,20 @@ class Scope:
         return info
 
     def _info(self, expr: ir.Expr) -> Info:
+        if isinstance(expr, ir.Name):
+            return self._name_info(expr.name)
+        if not expr.operands:
+            return _EVERYWHERE
         level, varying, volatile, loads = 0, False, False, False
         for child in ir.children(expr):
+            if isinstance(child, ir.Const):
+                continue
             part = self.info(child)
-            level = max(level, part.level)
+            if part.level > level:
+                level = part.level
             varying |= part.varying
             volatile |= part.volatile
             loads |= part.loads
-        if isinstance(expr, ir.Name):
-            return self._name_info(expr.name)
         if isinstance(expr, ir.Load):
             is_stored = expr.array in self.stored
             level = max(level, self._load_floor())

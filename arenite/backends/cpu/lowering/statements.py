@@ -79,14 +79,19 @@ class Statements:
         pending = [value]
         while pending:
             expr = pending[-1]
-            parts = ir.children(expr)
-            missing = [part for part in parts if id(part) not in depths]
+            deepest = self.scope.binding(expr.name).depth if isinstance(expr, ir.Name) else 0
+            missing = []
+            for part in ir.children(expr):
+                depth = depths.get(id(part))
+                if depth is None:
+                    missing.append(part)
+                elif depth > deepest:
+                    deepest = depth
             if missing:
                 pending += missing
                 continue
             pending.pop()
-            behind = self.scope.binding(expr.name).depth if isinstance(expr, ir.Name) else 0
-            depths[id(expr)] = 1 + max((behind, *(depths[id(part)] for part in parts)))
+            depths[id(expr)] = 1 + deepest
         deepest = depths[id(value)]
         return deepest if deepest <= MAX_LAZY_DEPTH else 0
 

@@ -238,7 +238,8 @@ class Builder:
         return Vec(self, self.emit_pointer(line), type_)
 
     def emit_pointer(self, line: str) -> str:
-        name = self.new_name()
+        self.n_names += 1
+        name = f"%v{self.n_names}"
         self.block.lines.append(f"{name} = {line}")
         return name
 

@@ -1,0 +1,76 @@
+"""NamedTuple as `typing` has it, whose classes are made in a tenth of the time: that of `typing`
+compiles every annotation and a constructor for each class, some 0.2 ms, and a start makes sixty.
+
+A class has its fields as they are written; its constructor is compiled when the first is made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from inspect import Signature
+    from typing import NamedTuple as NamedTuple
+else:
+    from collections import _tuplegetter, namedtuple
+
+    #: Descriptors of fields by number, which all classes share.
+    _FIELDS = [_tuplegetter(k, f"Field number {k}") for k in range(24)]
+
+    class _Signature:
+        """What `inspect` shows of a class, whose constructor may not be there yet."""
+
+        def __get__(self, _: Any, kind: type[_Record]) -> Signature:
+            from inspect import signature
+
+            called = signature(kind._constructor())
+            return called.replace(parameters=[*called.parameters.values()][1:])
+
+    class _Record(tuple):
+        """What all records have."""
+
+        __slots__ = ()
+        __signature__ = _Signature()
+
+        def __new__(cls, *values: Any, **named: Any) -> _Record:
+            return cls._constructor()(cls, *values, **named)
+
+        @classmethod
+        def _constructor(cls) -> Any:
+            """That of the class, which it has from now on."""
+            kind = next(one for one in cls.__mro__ if "_fields" in vars(one))
+            defaults = kind._field_defaults.values()
+            made = namedtuple(kind.__name__, kind._fields, defaults=defaults).__new__
+            made.__annotations__ = kind.__annotations__
+            kind.__new__ = staticmethod(made)
+            return made
+
+        @classmethod
+        def _make(cls, values: Any) -> _Record:
+            return cls(*values)
+
+        def _replace(self, /, **changes: Any) -> _Record:
+            return type(self)(**self._asdict() | changes)
+
+        def _asdict(self) -> dict[str, Any]:
+            return dict(zip(self._fields, self, strict=True))
+
+        def __repr__(self) -> str:
+            shown = ", ".join(f"{name}={value!r}" for name, value in self._asdict().items())
+            return f"{type(self).__name__}({shown})"
+
+        def __getnewargs__(self) -> tuple[Any, ...]:
+            return tuple(self)
+
+    class _Maker(type):
+        def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> type:
+            fields = tuple(members["__annotations__"])
+            while len(_FIELDS) < len(fields):
+                _FIELDS.append(_tuplegetter(len(_FIELDS), f"Field number {len(_FIELDS)}"))
+            members["_field_defaults"] = {one: members[one] for one in fields if one in members}
+            members["_fields"] = members["__match_args__"] = fields
+            members["__slots__"] = ()
+            members |= zip(fields, _FIELDS, strict=False)
+            return type(name, (_Record, *bases[1:]), members)
+
+    NamedTuple = type.__new__(_Maker, "NamedTuple", (), {})
