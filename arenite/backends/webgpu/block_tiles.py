@@ -1,7 +1,8 @@
 """Products of many rows by blocks, in bytes: a group has a rectangle of results, as `many_rows`.
 
-A step takes one run of 32 elements. Two threads quantise half of it each for a row of x, and read
-half of it each for a column of weights, as `block_bytes` describes any type:
+A step takes one run of 32 elements, or two where rectangles are small: half of the threads each.
+Two threads quantise half of a run each for a row of x, and read half of it each for a column of
+weights, as `block_bytes` describes any type:
 
     shared memory   words[8][rows], of int8; scales; sums of numbers times the scale, one for each
                     scale that the weights have in a run
@@ -43,20 +44,22 @@ def build_block_tiles(builder: ProductBuilder) -> Built:
     """The kernel for any number of rows by blocks."""
     n_products = len(builder.weights)
     height, width = rectangle(bounds(builder.n_rows)[1], builder.n_columns * n_products)
-    text = _Text(builder, height, width)
+    is_small = height * width < 128 * 128 and builder.depth % (2 * RUN) == 0
+    text = _Text(builder, height, width, 2 if is_small else 1)
     arrays = builder.arrays
     weights = [w.array for w in builder.weights]
     functions = block_functions(text.dtype)
     shared = [
-        ir.SharedArray(_X, UINT32, WORDS * height // 4, 4),
-        ir.SharedArray(_W, UINT32, WORDS * width // 4, 4),
-        ir.SharedArray(_X_SCALES, FLOAT32, height),
-        ir.SharedArray(_W_SCALES, FLOAT32, text.n_scales * width // 4, 4),
+        ir.SharedArray(_X, UINT32, text.runs * WORDS * height // 4, 4),
+        ir.SharedArray(_W, UINT32, text.runs * WORDS * width // 4, 4),
+        ir.SharedArray(_X_SCALES, FLOAT32, text.runs * height),
+        ir.SharedArray(_W_SCALES, FLOAT32, text.runs * text.n_scales * width // 4, 4),
         ir.SharedArray(SUMS, FLOAT32, height // OWN * width),
     ]
     if text.has_least:
-        shared.append(ir.SharedArray(_X_SUMS, FLOAT32, text.n_scales * height))
-        shared.append(ir.SharedArray(_W_LEASTS, FLOAT32, text.n_scales * width // 4, 4))
+        n_scales = text.runs * text.n_scales
+        shared.append(ir.SharedArray(_X_SUMS, FLOAT32, n_scales * height))
+        shared.append(ir.SharedArray(_W_LEASTS, FLOAT32, n_scales * width // 4, 4))
     block: ir.Block = (
         *squares(builder, height, width // n_products),
         ir.Foreign(
@@ -76,15 +79,16 @@ def build_block_tiles(builder: ProductBuilder) -> Built:
 
 
 class _Text:
-    """The text of one kernel; rectangles are `height` by `width`."""
+    """The text of one kernel; rectangles are `height` by `width`, steps so many runs."""
 
-    def __init__(self, builder: ProductBuilder, height: int, width: int) -> None:
+    def __init__(self, builder: ProductBuilder, height: int, width: int, runs: int) -> None:
         assert builder.x is not None
         self.builder, self.x = builder, builder.x
         self.weights, self.dtype = builder.weights, builder.weights[0].dtype
         self.height, self.width = height, width
         self.own_width = width // len(builder.weights)
-        self.threads = height * width // OWN**2
+        self.runs, self.pieces = runs, PAIR * runs
+        self.threads = height * width // OWN**2 * runs
         self.depth, self.n_columns = builder.depth, builder.n_columns
         block = block_type(self.dtype)
         self.scale_length = elements_of_a_scale(block)
@@ -94,12 +98,14 @@ class _Text:
     def sums(self) -> str:
         """All sums, in variables of each thread."""
         x_turns, w_turns = self._turns(self.height), self._turns(self.width)
-        n_steps = self.depth // RUN
+        n_steps = self.depth // (RUN * self.runs)
         return "\n".join(
             [
                 f"let tx = lane % {self.width // OWN}u;",
-                f"let ty = lane / {self.width // OWN}u;",
-                f"let half = lane % {PAIR}u;",
+                f"let ty = lane / {self.width // OWN}u % {self.height // OWN}u;",
+                # The run that is multiplied, and that which is read.
+                f"let own_run = lane / {self.threads // self.runs}u;",
+                f"let run = lane % {self.pieces}u / {PAIR}u; let half = lane % {PAIR}u;",
                 f"let m0 = u32($square_row) * {self.height}u;",
                 f"let n0 = u32($square_column) * {self.own_width}u;",
                 *(f"var c{i}{j} = vec4f();" for i in range(OWN) for j in range(2)),
@@ -112,7 +118,7 @@ class _Text:
                 *(line for t in x_turns for line in self._store_row(t)),
                 *(line for t in w_turns for line in self._store_column(t)),
                 "workgroupBarrier();",
-                f"{{ let k = min(step + 1u, {n_steps - 1}u) * {RUN}u;",
+                f"{{ let k = min(step + 1u, {n_steps - 1}u) * {RUN * self.runs}u;",
                 *self._loads(x_turns, w_turns),
                 "}",
                 *(line for j in range(2) for line in self._products(j)),
@@ -123,14 +129,19 @@ class _Text:
 
     def part(self) -> str:
         """Sums of the part-th row of each thread, where results are read."""
-        return "\n".join(row_parts(self.height, self.width, len(self.weights), "="))
+        shape = (self.height, self.width, len(self.weights))
+        lines = row_parts(*shape, "=")
+        if self.runs > 1:
+            first = ["if (own_run == 0u) {", *lines, "}", "workgroupBarrier();"]
+            lines = [*first, "if (own_run != 0u) {", *row_parts(*shape, "+="), "}"]
+        return "\n".join(lines)
 
     def _turns(self, length: int) -> range:
-        """How often threads, two by two, go through rows or columns."""
-        return range(-(-length * PAIR // self.threads))
+        """How often threads, two for a run, go through rows or columns."""
+        return range(-(-length * self.pieces // self.threads))
 
     def _line(self, turn: int) -> str:
-        return f"((lane + {turn * self.threads}u) / {PAIR}u)"
+        return f"((lane + {turn * self.threads}u) / {self.pieces}u)"
 
     def _loads(self, x_turns: range, w_turns: range) -> list[str]:
         lines = [line for t in x_turns for line in self._load_row(t)]
@@ -144,7 +155,7 @@ class _Text:
     def _load_row(self, t: int) -> list[str]:
         x = self.x
         row = f"min(m0 + {self._line(t)}, u32($n_rows) - 1u)"
-        deep = f"k + half * {HALF}u"
+        deep = f"k + run * {RUN}u + half * {HALF}u"
         lines = [f"{{ let source = ({row} * {x.step}u + u32($x_first) + {deep}) / 4u;"]
         lines += [f"x{t}_{v} = {x.array}_four(source + {v}u);" for v in range(HALF // 4)]
         return [*lines, "}"]
@@ -168,10 +179,10 @@ class _Text:
         guard = self._guard(t, self.height)
         lines += [f"let row = {row};", guard]
         for v in fours:
-            word = f"(half * {HALF // 4}u + {v}u)"
+            word = f"(run * {WORDS}u + half * {HALF // 4}u + {v}u)"
             place = f"{word} * {self.height // 4}u + row / 4u"
             lines.append(f"${_X}[{place}][row % 4u] = q{v};")
-        lines.append(f"${_X_SCALES}[row] = scale;")
+        lines.append(f"${_X_SCALES}[run * {self.height}u + row] = scale;")
         lines.append("}")
         if self.has_least:
             lines += self._store_row_sums(guard)
@@ -183,17 +194,19 @@ class _Text:
         if self.n_scales == 1:
             ones = " + ".join(f"dot4I8Packed(q{v}, 0x01010101u)" for v in range(HALF // 4))
             total = f"team_add_{PAIR}(lane, f32({ones}))"
-            return [f"let total = {total};", guard, f"${_X_SUMS}[row] = scale * total;", "}"]
+            place = f"run * {self.height}u + row"
+            return [f"let total = {total};", guard, f"${_X_SUMS}[{place}] = scale * total;", "}"]
         lines = [guard]
         for s in range(self.n_scales // 2):
             some = range(s * words, (s + 1) * words)
             ones = " + ".join(f"dot4I8Packed(q{v}, 0x01010101u)" for v in some)
-            place = f"(half * {self.n_scales // 2}u + {s}u) * {self.height}u + row"
+            number = f"run * {self.n_scales}u + half * {self.n_scales // 2}u + {s}u"
+            place = f"({number}) * {self.height}u + row"
             lines.append(f"${_X_SUMS}[{place}] = scale * f32({ones});")
         return [*lines, "}"]
 
     def _guard(self, t: int, length: int) -> str:
-        is_partial = (t + 1) * self.threads > length * PAIR
+        is_partial = (t + 1) * self.threads > length * self.pieces
         return f"if ({self._line(t)} < {length}u) {{" if is_partial else "{"
 
     # Columns of weights.
@@ -210,8 +223,9 @@ class _Text:
         length, row_nbytes = self.dtype.block_length, self.dtype.nbytes((self.depth,))
         column = f"min(n0 + {self._line(t)} % {self.own_width}u, {self.n_columns - 1}u)"
         lines = [
-            f"{{ let at = {column} * {row_nbytes}u + k / {length}u * {self.dtype.block_nbytes}u;",
-            f"let e = k % {length}u + half * {HALF}u;",
+            f"{{ let deep = k + run * {RUN}u;",
+            f"let at = {column} * {row_nbytes}u + deep / {length}u * {self.dtype.block_nbytes}u;",
+            f"let e = deep % {length}u + half * {HALF}u;",
         ]
         read = []
         for w in self.weights:
@@ -230,11 +244,12 @@ class _Text:
         lines = [self._guard(t, self.width), f"let column = {self._line(t)};"]
         pitch = self.width // 4
         for v in range(HALF // 4):
-            place = f"(half * {HALF // 4}u + {v}u) * {pitch}u + column / 4u"
+            word = f"(run * {WORDS}u + half * {HALF // 4}u + {v}u)"
+            place = f"{word} * {pitch}u + column / 4u"
             lines.append(f"${_W}[{place}][column % 4u] = w{t}_{v};")
         for s in self._own_scales():
-            number = f"(half * {self.n_scales // 2}u + {s}u)" if self.n_scales > 1 else "0u"
-            place = f"{number} * {pitch}u + column / 4u"
+            number = f"half * {self.n_scales // 2}u + {s}u" if self.n_scales > 1 else "0u"
+            place = f"(run * {self.n_scales}u + {number}) * {pitch}u + column / 4u"
             lines.append(f"${_W_SCALES}[{place}][column % 4u] = scale{t}_{s}.x;")
             if self.has_least:
                 lines.append(f"${_W_LEASTS}[{place}][column % 4u] = scale{t}_{s}.y;")
@@ -246,28 +261,33 @@ class _Text:
         """Half of a thread's results by what is in shared memory."""
         rows, words = range(OWN), WORDS // self.n_scales
         column = f"tx + {j * self.width // 8}u"
+        first = f"own_run * {WORDS}u + " if self.runs > 1 else ""
+        own_scales = f"own_run * {self.n_scales}u + " if self.runs > 1 else ""
+        own_row = f"own_run * {self.height}u + " if self.runs > 1 else ""
         lines = ["{"]
         for s in range(self.n_scales):
             lines += ["{", *(f"var n{i} = vec4i();" for i in rows)]
             lines.append(f"for (var word = {s * words}u; word < {(s + 1) * words}u; word++) {{")
             lines += [
-                f"let a{h} = ${_X}[word * {self.height // 4}u + ty * 2u + {h}u];" for h in range(2)
+                f"let a{h} = ${_X}[({first}word) * {self.height // 4}u + ty * 2u + {h}u];"
+                for h in range(2)
             ]
-            lines.append(f"let b = ${_W}[word * {self.width // 4}u + {column}];")
+            lines.append(f"let b = ${_W}[({first}word) * {self.width // 4}u + {column}];")
             for i in rows:
                 given = f"a{i // 4}.{'xyzw'[i % 4]}"
                 dots = ", ".join(f"dot4I8Packed({given}, b.{q})" for q in "xyzw")
                 lines.append(f"n{i} += vec4i({dots});")
             lines.append("}")
-            lines.append(f"let scale = ${_W_SCALES}[{s * self.width // 4}u + {column}];")
+            place = f"({own_scales}{s}u) * {self.width // 4}u + {column}"
+            lines.append(f"let scale = ${_W_SCALES}[{place}];")
             if self.has_least:
-                lines.append(f"let least = ${_W_LEASTS}[{s * self.width // 4}u + {column}];")
+                lines.append(f"let least = ${_W_LEASTS}[{place}];")
             for i in rows:
                 row = f"ty * {OWN}u + {i}u"
-                factor = f"${_X_SCALES}[{row}] * scale"
+                factor = f"${_X_SCALES}[{own_row}{row}] * scale"
                 lines.append(f"c{i}{j} = fma({factor}, vec4f(n{i}), c{i}{j});")
                 if self.has_least:
-                    total = f"vec4f(${_X_SUMS}[{s * self.height}u + {row}])"
+                    total = f"vec4f(${_X_SUMS}[({own_scales}{s}u) * {self.height}u + {row}])"
                     lines.append(f"c{i}{j} = fma({total}, least, c{i}{j});")
             lines.append("}")
         return [*lines, "}"]

@@ -135,10 +135,11 @@ class Expressions(source.Expressions):
             return self.element(load.array, at, load.dtype), ATOM
         mask = self.text(load.mask)
         instead = self.zero(load.dtype) if load.other is None else self.text(load.other)
-        name = self.fresh()
-        self.line(f"var {name} = {instead};")
-        self.line(f"if ({mask}) {{ {name} = {self.element(load.array, at, load.dtype)}; }}")
-        return name, ATOM
+        # Without a branch, so that several are under way at once: elsewhere the first element.
+        near = self.fresh()
+        self.line(f"let {near} = select(0u, u32({at}), {mask});")
+        element = self.element(load.array, near, load.dtype)
+        return self.part(load, f"select({instead}, {element}, {mask})"), ATOM
 
     def zero(self, dtype: DType) -> str:
         return self.literal(False if dtype.kind is Kind.BOOL else 0, dtype)

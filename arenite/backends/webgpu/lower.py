@@ -231,7 +231,8 @@ class _Lowering(source.Statements):
             case ir.Require(cond, error):
                 self.requires = True
                 texts = self.texts(cond, error)
-                self.line(f"if ({self.first_alone()}!{texts[0]}) {{ fail(u32({texts[1]})); }}")
+                fail = f"fail({_PARAMETERS}.error_at, u32({texts[1]}));"
+                self.line(f"if ({self.first_alone()}!{texts[0]}) {{ {fail} }}")
             case ir.Barrier():
                 if self.rereads:
                     self.line("storageBarrier();")

@@ -1,9 +1,9 @@
 """Products of many rows by floats: a group has a rectangle of results, a thread 8 x 8 of them.
 
           columns
-         ┌─────────────┐     a step copies 16 elements of each row and of each column into shared
+         ┌─────────────┐     a step copies some elements of each row and of each column into shared
     rows │  8 x 8 each │     memory, turned so that four neighbours are one load; then a thread
-         └─────────────┘     multiplies 8 by 8 numbers, 16 times
+         └─────────────┘     multiplies 8 by 8 numbers for each
 
 Weights of 16 bits become float32 on their way into shared memory. Of two products each has half of
 a rectangle. Sums leave through shared memory, an eighth at a time, so that what follows is computed
@@ -20,8 +20,9 @@ from arenite.codegen.kernels.values import FLOAT32, index_expr, loop
 from arenite.dtype import Kind
 from arenite.ir.dim import Dim, bounds, ceildiv, maximum
 
-#: Elements of a row in a step, and results of a thread along each side.
-STEP = 16
+#: Elements of a row in a step, of each half where there are two; and results of a thread along each
+#: side.
+STEP, HALF_STEP = 8, 16
 OWN = 8
 #: Groups that a large device runs at once: with fewer, rectangles are smaller.
 MANY_GROUPS = 120
@@ -135,7 +136,8 @@ class _Text:
         assert builder.x is not None
         self.builder, self.x, self.weights = builder, builder.x, builder.weights
         self.height, self.width = height, width
-        self.halves, self.step = halves, STEP * halves
+        self.halves, self.own_step = halves, HALF_STEP if halves > 1 else STEP
+        self.step = halves * self.own_step
         self.threads = height * width // OWN**2 * halves
         self.depth, self.n_columns = builder.depth, builder.n_columns
         self.own_width = width // len(builder.weights)
@@ -146,7 +148,7 @@ class _Text:
         lines = [
             f"let tx = lane % {self.width // OWN}u;",
             f"let ty = lane / {self.width // OWN}u % {self.height // OWN}u;",
-            f"let deep0 = lane / {self.threads // self.halves}u * {STEP}u;",
+            f"let deep0 = lane / {self.threads // self.halves}u * {self.own_step}u;",
             f"let m0 = u32($square_row) * {self.height}u;",
             f"let n0 = u32($square_column) * {self.own_width}u;",
             *(f"var c{i}{j} = vec4f();" for i, j in self.cells),
@@ -184,7 +186,7 @@ class _Text:
         pitch_x, pitch_w = self.height // 4 + 1, self.width // 4 + 1
         deep = "kk" if self.halves == 1 else "(deep0 + kk)"
         return [
-            f"for (var kk = 0u; kk < {STEP}u; kk++) {{",
+            f"for (var kk = 0u; kk < {self.own_step}u; kk++) {{",
             *(f"let a{i} = ${_X}[{deep} * {pitch_x}u + ty * 2u + {i}u];" for i in range(2)),
             *(
                 f"let b{j} = ${_W}[{deep} * {pitch_w}u + tx + {j * self.width // 8}u];"

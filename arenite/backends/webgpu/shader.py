@@ -111,7 +111,7 @@ class Shader:
         if self.requires:
             lines += [
                 "@group(0) @binding(1) var<storage, read_write> errors: array<atomic<u32>>;",
-                "fn fail(error: u32) { atomicMax(&errors[parameters.error_at], error); }",
+                "fn fail(at: u32, error: u32) { atomicMax(&errors[at], error); }",
             ]
         return "\n".join([self.text.rstrip(), *lines, ""])
 

@@ -99,7 +99,7 @@ _GIVEN = {"group": "vec3u(tile, 0u, 0u)", "groups": "vec3u(1u, 1u, 1u)"}
 
 
 def _fields(shader: Shader, number: int) -> list[str]:
-    """The parameters of a part, by names of its own; errors of all are the first's."""
+    """The parameters of a part, by names of its own."""
     found = _STRUCT.match(shader.text)
     assert found is not None
     own = []
@@ -110,8 +110,6 @@ def _fields(shader: Shader, number: int) -> list[str]:
 
 
 def _field(name: str, shader: Shader, number: int) -> str:
-    if name == "error_at" and not number:
-        return name
     stem = name.removesuffix("_at")
     is_place = name.endswith("_at") and any(stem == array for array, _, _ in shader.arrays)
     return f"{stem}_p{number}_at" if is_place else f"{name}_p{number}"

@@ -121,7 +121,7 @@ def test_a_position_outside_of_the_context_is_an_error(model: LanguageModel) -> 
     with pytest.raises(BoundsError):
         model.session().feed([1] * (CONTEXT + 1))
     tokens, position, keys = model.settings.arguments([1], CONTEXT - 1)
-    with pytest.raises(IndexOutOfRange, match="update_slice"):
+    with pytest.raises(IndexOutOfRange, match="computed_update"):
         model.executable(tokens, position + 1, keys)
     model.executable.reset()
     with pytest.raises(IndexOutOfRange, match="gather"):
