@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import arenite
 from arenite.device import Buffer
@@ -184,7 +185,8 @@ def test_a_size_or_a_tensor_fills() -> None:
     program = arenite.compile(filled, arenite.spec((n,)))
     for k in (1, 3, 9):
         x = np.arange(k, dtype=np.float32)
-        wanted = np.full((2, k), k), np.full_like(x, k * 2), np.full((2, k), x + 1, np.float64)
-        for got, want in zip(program(x), wanted, strict=True):
+        ends: list[NDArray[Any]] = [np.full((2, k), k), np.full_like(x, k * 2)]
+        ends.append(np.full((2, k), x + 1, np.float64))
+        for got, want in zip(program(x), ends, strict=True):
             assert got.dtype == want.dtype
             assert np.array_equal(got, want)
