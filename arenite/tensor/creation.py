@@ -85,15 +85,18 @@ def from_dlpack(producer: Any, device: str | None = None, copy: bool | None = No
 
 def full(
     shape: Shape,
-    fill_value: Number,
+    fill_value: Number | Tensor | Expr,
     dtype: DTypeLike | None = None,
     device: str | None = None,
 ) -> Tensor:
-    """One value everywhere; sizes may be numbers, Vars, or integer tensors found while running.
+    """One value everywhere; sizes may be numbers, Vars, or integer tensors found while running. The
+    value may be a tensor, which is broadcast, or a size.
 
     full((2, 3), 7, "int32")
     """
     need_cpu(device)
+    if isinstance(fill_value, Tensor | Expr):
+        return asarray(fill_value, dtype).broadcast_to(shape)
     wanted = dtype_of(np.asarray(fill_value).dtype) if dtype is None else dtype_of(dtype)
     given = shape if isinstance(shape, Sequence) else (shape,)
     if any(_is_found(size) for size in given):
@@ -117,7 +120,7 @@ def ones(shape: Shape, dtype: DTypeLike | None = None, device: str | None = None
 
 def full_like(
     tensor: Any,
-    fill_value: Number,
+    fill_value: Number | Tensor | Expr,
     dtype: DTypeLike | None = None,
     device: str | None = None,
 ) -> Tensor:

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+import arenite
 from arenite.device import Buffer
 from arenite.errors import InvalidArgument
 from arenite.ir import Graph, Var, evaluate
@@ -167,3 +169,24 @@ def test_specs() -> None:
     assert argument.shape == (batch, 784)
     assert argument.node.attr("name") == "x"
     assert argument.size == 784 * batch
+
+
+def test_a_size_or_a_tensor_fills() -> None:
+    n = arenite.Var("n", 1, 9)
+
+    def filled(x: arenite.Tensor) -> tuple[arenite.Tensor, ...]:
+        size = x.shape[0]
+        return (
+            arenite.full((2, size), size),
+            arenite.full_like(x, size * 2),
+            arenite.full((2, size), x + 1, "float64"),
+        )
+
+    program = arenite.compile(filled, arenite.spec((n,)))
+    for k in (1, 3, 9):
+        x = np.arange(k, dtype=np.float32)
+        ends: list[NDArray[Any]] = [np.full((2, k), k), np.full_like(x, k * 2)]
+        ends.append(np.full((2, k), x + 1, np.float64))
+        for got, want in zip(program(x), ends, strict=True):
+            assert got.dtype == want.dtype
+            assert np.array_equal(got, want)
