@@ -168,6 +168,10 @@ class Origin(NamedTuple):
         return f"{place} {self.name}".rstrip()
 
 
+#: Origins that are noted of one node: of what thousands of nodes became, not all are told.
+MAX_ORIGINS = 256
+
+
 class Origins:
     """Origins by node, each once, in the order they came. Does not keep nodes alive."""
 
@@ -186,7 +190,7 @@ class Origins:
     def add(self, node: Node, *origins: Origin) -> None:
         """Note where a node came from."""
         known = self._by_node.get(node, ())
-        if known != origins:
+        if known != origins and len(known) < MAX_ORIGINS:
             new = tuple(dict.fromkeys(origin for origin in origins if origin not in known))
             if new:
                 self._by_node[node] = known + new

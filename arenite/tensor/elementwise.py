@@ -338,8 +338,12 @@ class ElementwiseMethods(ComplexMethods):
         """-1, 0 or 1; NaN stays NaN. Of complex numbers x over its magnitude."""
         if is_complex(self._node):
             size = complex_numbers.magnitude(self._node)
-            safe = where(binary("eq", size, 0.0), 1.0, size)
-            parts = (make("div", part, safe) for part in complex_numbers.parts(self._node))
+            is_zero = binary("eq", size, 0.0)
+            safe = where(is_zero, 1.0, size)
+            parts = (
+                where(is_zero, 0.0, make("div", part, safe))  # whatever the signs of its zeros
+                for part in complex_numbers.parts(self._node)
+            )
             return self._new(complex_numbers.joined(*parts))
         return self._new(unary("sign", self._node))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import subprocess
@@ -156,6 +157,42 @@ def test_inverse_functions_of_complex_numbers(name: str) -> None:
     z = np.concatenate([COMPLEX, COMPLEX * 1e-6, COMPLEX * 1e6, edges])
     made, wanted = getattr(arenite, name)(z).numpy(), getattr(np, name)(z)
     np.testing.assert_allclose(made, wanted, rtol=1e-13)
+
+
+SPECIAL = [0.0, -0.0, 1.5, -1.5, math.inf, -math.inf, math.nan]
+
+
+@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
+@pytest.mark.parametrize("name", ["acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh",
+                                  "exp", "log", "sin", "sinh", "sqrt", "tan", "tanh"])  # fmt: skip
+def test_special_values_of_complex_numbers(name: str, dtype: Any) -> None:
+    """NumPy follows C. The sign of a zero or an infinity beside no number is nobody's."""
+    z = np.array([complex(a, b) for a in SPECIAL for b in SPECIAL], dtype)
+    with np.errstate(all="ignore"):
+        made, wanted = getattr(arenite, name)(z).numpy(), getattr(np, name)(z)
+    sides = [(made.real, wanted.real, wanted.imag), (made.imag, wanted.imag, wanted.real)]
+    for one, other, beside in sides:
+        is_free = np.isnan(beside) & ((other == 0) | np.isinf(other))
+        one, other = (np.where(is_free, np.abs(part), part) for part in (one, other))
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+        has_sign = other == 0
+        np.testing.assert_array_equal(np.signbit(one[has_sign]), np.signbit(other[has_sign]))
+
+
+def test_special_values_of_expm1() -> None:
+    """As the standard has them; NumPy gives no number for most."""
+    inf, nan = math.inf, math.nan
+    wanted = {
+        complex(0, 0): complex(0, 0), complex(-0.0, 0): complex(0, 0), complex(inf, 0): inf,
+        complex(-inf, 1.0): complex(-1, 0), complex(-inf, inf): complex(-1, 0),
+        complex(inf, inf): complex(inf, nan), complex(-inf, nan): complex(-1, 0),
+        complex(inf, nan): complex(inf, nan), complex(nan, 0): complex(nan, 0),
+        complex(nan, 1.0): complex(nan, nan), complex(1.0, inf): complex(nan, nan),
+    }  # fmt: skip
+    made = arenite.expm1(arenite.asarray(list(wanted))).numpy()
+    np.testing.assert_array_equal(made.real, [one.real for one in wanted.values()])
+    np.testing.assert_array_equal(made.imag, [one.imag for one in wanted.values()])
+    assert not np.signbit(made.real[:2]).any()
 
 
 def test_next_numbers() -> None:

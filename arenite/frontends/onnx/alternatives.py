@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 Pair = tuple[Value, Value]
 
+#: Ways that one value may come by, as long as these have no common type.
+MAX_WAYS = 64
+
 
 def merged(
     call: Call, condition: Node, then: Sequence[AnyValue], otherwise: Sequence[AnyValue]
@@ -121,7 +124,13 @@ def _merged(call: Call, condition: Node, a: AnyValue, b: AnyValue) -> AnyValue:
             return Value.of(make("if", condition, a.node, b.node), is_string=a.is_string)
         if a.ndim == b.ndim:
             return _padded(call, condition, a, b) or Either(condition, a, b)
+    if _ways(a) + _ways(b) > MAX_WAYS:
+        call.refuse(f"a value has more than {MAX_WAYS} types, of which a run finds one")
     return Either(condition, a, b)
+
+
+def _ways(value: AnyValue) -> int:
+    return _ways(value.then) + _ways(value.otherwise) if isinstance(value, Either) else 1
 
 
 def _failing(wrong: Wrong, like: Value) -> Value:

@@ -174,6 +174,11 @@ def sparse(source: Source, proto: SparseTensorProto) -> Value:
             f"{source.path}: sparse tensor {quoted(proto.values.name)} has indices outside of its "
             f"shape {shape}, or not one for each value"
         )
+    if (places[1:] <= places[:-1]).any():
+        raise InvalidFile(
+            f"{source.path}: indices of sparse tensor {quoted(proto.values.name)} are to grow from "
+            "one to the next, each once"
+        )
     whole = np.zeros(count, values.dtype)
     whole[places] = values.reshape(-1)
     return Value.of_known(whole.reshape(shape), stored.dtype)

@@ -3,6 +3,7 @@ translated."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from arenite.errors import InvalidFile, NotSupported
@@ -14,7 +15,7 @@ from arenite.frontends.onnx.types import ValueType, type_of
 from arenite.frontends.stored import quoted
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, ValueInfoProto
+    from onnx import ModelProto, OperatorSetIdProto, ValueInfoProto
 
     from arenite.frontends.onnx.strings import Strings
     from arenite.frontends.onnx.tensor_files import TensorFiles
@@ -94,11 +95,26 @@ def _has_changed(model: ModelProto, version: int) -> bool:
     )
 
 
+def _versions(path: str, imports: Iterable[OperatorSetIdProto]) -> dict[str, int]:
+    """Versions of operator sets by domain: one of each, and such as there may be."""
+    versions: dict[str, int] = {}
+    for one in imports:
+        domain = domain_of(one.domain)
+        what = f"operators of {quoted(domain or 'ai.onnx')}"
+        if versions.setdefault(domain, one.version) != one.version:
+            raise InvalidFile(f"{path} has {what} of versions {versions[domain]} and {one.version}")
+        if not 0 <= one.version < 2**31:
+            raise InvalidFile(f"{path} has {what} of version {one.version}, which can't be")
+    return versions
+
+
 def _check_versions(path: str, model: ModelProto) -> None:
     from onnx.defs import onnx_opset_version
 
-    versions = {one.domain: one.version for one in model.opset_import}
-    version = versions.get("", versions.get("ai.onnx"))
+    versions = _versions(path, model.opset_import)
+    for function in model.functions:
+        _versions(path, function.opset_import)
+    version = versions.get("")
     if version is None and model.functions:
         return
     if version is None:

@@ -8,15 +8,16 @@ by which the standard defines an operator that has no handler, is translated whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from arenite.dtype import DType
-from arenite.errors import AreniteError, InvalidFile, NotSupported
+from arenite.errors import AreniteError, InvalidArgument, InvalidFile, NotSupported
 from arenite.frontends.onnx import operators
 from arenite.frontends.onnx.alternatives import distributed, shaped
 from arenite.frontends.onnx.attributes import attributes, check_attributes
@@ -106,10 +107,19 @@ class Scope:
     versions: Mapping[str, int] = field(default_factory=dict)
     #: Attributes of the function that this is the body of.
     attrs: Mapping[str, Any] = field(default_factory=dict)
+    #: Tensors of the file that nobody has asked for yet, and who reads them.
+    unread: dict[str, int] = field(default_factory=dict)
+    read: Callable[[int], Value] | None = None
+
+    def has(self, name: str) -> bool:
+        """Whether a name is one of this graph."""
+        return name in self.values or name in self.unread
 
     def find(self, name: str) -> AnyValue | None:
         scope: Scope | None = self
         while scope is not None:
+            if name in scope.unread and scope.read is not None:
+                scope.values[name] = scope.read(scope.unread.pop(name))
             if name in scope.values:
                 return scope.values[name]
             scope = scope.outer
@@ -136,6 +146,8 @@ class Translator:
         #: Sizes found while running, with the first node that has them.
         self._finders: dict[Found, Node] = {}
         self._ranges: list[Node] = []
+        #: Iterations of all loops around what is translated now, as far as they are known.
+        self.n_trips = 1
         #: Random operators each have a number of their own.
         self.n_random = 0
         #: The node that could not be translated, and where it stands; not one that asks for more.
@@ -208,12 +220,15 @@ class Translator:
         attrs = outer.attrs if outer else {}
         scope = Scope(outer, dict(inputs), versions, attrs)
         with self._inside(scope, "graphs"):
-            for tensor in proto.initializer:
-                scope.values.setdefault(tensor.name, self._stored(tensor))
-            for sparse in proto.sparse_initializer:
-                scope.values.setdefault(sparse.values.name, operators.sparse(self.source, sparse))
+            scope.read = partial(self._stored, proto)
+            for k, tensor in enumerate(proto.initializer):
+                if tensor.name not in scope.values:
+                    scope.unread.setdefault(tensor.name, k)
+            for k, sparse in enumerate(proto.sparse_initializer):
+                if sparse.values.name not in scope.values:
+                    scope.unread.setdefault(sparse.values.name, ~k)
             for one in proto.input:
-                if one.name not in scope.values:
+                if not scope.has(one.name):
                     raise InvalidFile(
                         f"{self.source.path}: input {quoted(one.name)} of graph "
                         f"{quoted(proto.name)} is not given"
@@ -221,7 +236,11 @@ class Translator:
             self._nodes(proto.node)
             return [self._output(one.name, "an output of the graph") for one in proto.output]
 
-    def _stored(self, tensor: TensorProto) -> Value:
+    def _stored(self, proto: GraphProto, index: int) -> Value:
+        """A tensor of a graph; of sparse ones the index is inverted."""
+        if index < 0:
+            return operators.sparse(self.source, proto.sparse_initializer[~index])
+        tensor = proto.initializer[index]
         value = self.source.tensor(tensor)
         if value._node is not None:
             self.origins.add(value.node, Origin(self.source.path, name=tensor.name))
@@ -248,13 +267,16 @@ class Translator:
 
     def _nodes(self, protos: Sequence[NodeProto]) -> None:
         for proto in in_order(protos):
-            self.n_nodes += 1
-            if self.n_nodes > MAX_NODES:
-                raise InvalidFile(
-                    f"{self.source.path} becomes more than {MAX_NODES} nodes, its functions and "
-                    "subgraphs counted each time they are used"
-                )
+            self._count_node()
             self._node(proto)
+
+    def _count_node(self) -> None:
+        self.n_nodes += 1
+        if self.n_nodes > MAX_NODES:
+            raise InvalidFile(
+                f"{self.source.path} becomes more than {MAX_NODES} nodes, its functions and "
+                "subgraphs counted each time they are used"
+            )
 
     # Nodes.
 
@@ -274,7 +296,7 @@ class Translator:
         for name, output in zip(proto.output, outputs, strict=False):
             if not name:
                 continue
-            if name in scope.values:
+            if scope.has(name):
                 raise InvalidFile(
                     f"{call.where}: its output {quoted(name)} is the name of something else too"
                 )
@@ -304,6 +326,7 @@ class Translator:
     def call(self, call: Call) -> list[AnyValue | None]:
         """The outputs of an operator or a function."""
         if any(isinstance(one, Either) for one in call.inputs):
+            self._count_node()
             return [*distributed(call, self.call)]
         function = self.functions.get((call.domain, call.op, call.attr("overload") or ""))
         if function is not None:
@@ -416,8 +439,9 @@ class Translator:
 
 
 def type_kept(error: AreniteError, message: str) -> AreniteError:
-    """An error of the same class that says more, or the nearest that can be made of a message."""
-    kind = type(error)
+    """An error of the same class that says more, or the nearest that can be made of a message; what
+    would be a wrong argument of a caller is a file's."""
+    kind = InvalidFile if type(error) is InvalidArgument else type(error)
     try:
         return kind(message)
     except TypeError:

@@ -62,14 +62,55 @@ def _turned(size: Node, at: Node) -> Node:
     return joined(where(is_real, size, mul(size, unary("cos", at))), im)
 
 
+# What C's Annex G and the array API say of infinities, of what is no number, and of zeros, where
+# the formulas below give something else: pairs of a condition and the two parts that hold then.
+
+
+def _like(x: Node, value: float) -> Node:
+    return full(x.shape, value, x.dtype)
+
+
+def _signed(value: float, sign: Node) -> Node:
+    """A number with the sign of another, which may be that of a zero."""
+    return where(_is_negative(sign), _like(sign, -value), _like(sign, value))
+
+
+def _is_wild(x: Node) -> Node:
+    """Whether it has no place on a circle."""
+    return make("or", unary("isnan", x), unary("isinf", x))
+
+
+def _except(made: Node, *cases: tuple[Node, Node, Node]) -> Node:
+    """The parts of a result, but where a condition holds: of several the last."""
+    re, im = parts(made)
+    for holds, own_re, own_im in cases:
+        re, im = where(holds, own_re, re), where(holds, own_im, im)
+    return joined(re, im)
+
+
+def _both(a: Node, b: Node) -> Node:
+    return make("and", a, b)
+
+
+def _exp_at(made: Node, a: Node, b: Node, least: float) -> Node:
+    """exp, and exp - 1, of infinities; `least` is what they are far on the left."""
+    is_wild = _is_wild(b)
+    return _except(
+        made,
+        (_both(binary("eq", a, -math.inf), is_wild), _like(a, least), _signed(0.0, b)),
+        (_both(binary("eq", a, math.inf), is_wild), a, _like(b, math.nan)),
+    )
+
+
 def exp(x: Node) -> Node:
     re, im = parts(x)
-    return _turned(unary("exp", re), im)
+    return _exp_at(_turned(unary("exp", re), im), re, im, 0.0)
 
 
 def exp2(x: Node) -> Node:
     re, im = parts(x)
-    return _turned(unary("exp2", re), mul(im, math.log(2)))
+    turn = mul(im, math.log(2))
+    return _exp_at(_turned(unary("exp2", re), turn), re, im, 0.0)
 
 
 def expm1(x: Node) -> Node:
@@ -77,10 +118,11 @@ def expm1(x: Node) -> Node:
     a, b = parts(x)
     is_real = binary("eq", b, 0.0)
     half = unary("sin", mul(b, 0.5))
-    less = unary("expm1", a)
+    less = add(unary("expm1", a), 0.0)  # of -0 too it is 0
     re = sub(mul(less, unary("cos", b)), mul(mul(half, half), 2.0))
     im = mul(unary("exp", a), unary("sin", b))
-    return joined(where(is_real, less, re), where(is_real, b, im))
+    made = joined(where(is_real, less, re), where(is_real, b, im))
+    return _exp_at(made, a, b, -1.0)
 
 
 def _log(beyond: Node, re: Node, im: Node) -> Node:
@@ -128,7 +170,9 @@ def sqrt(x: Node) -> Node:
     signed = where(_is_negative(im), unary("neg", up), up)
     made_re, made_im = where(is_right, root, other), where(unary("isnan", im), im, signed)
     is_inf = unary("isinf", im)
-    return joined(where(is_inf, math.inf, made_re), where(is_inf, im, made_im))
+    made = joined(where(is_inf, math.inf, made_re), where(is_inf, im, made_im))
+    is_left = _both(binary("eq", re, -math.inf), unary("isnan", im))
+    return _except(made, (is_left, im, _like(im, math.inf)))
 
 
 def _is_negative(x: Node) -> Node:
@@ -138,14 +182,30 @@ def _is_negative(x: Node) -> Node:
 
 def sinh(x: Node) -> Node:
     a, b = parts(x)
-    im = mul(unary("cosh", a), unary("sin", b))
-    return joined(mul(unary("sinh", a), unary("cos", b)), im)
+    along, across = unary("sinh", a), unary("cosh", a)
+    made = joined(mul(along, unary("cos", b)), mul(across, unary("sin", b)))
+    is_far = make("or", unary("isinf", a), binary("eq", a, 0.0))
+    return _except(
+        made,
+        (_both(is_far, _is_wild(b)), a, _like(b, math.nan)),
+        (binary("eq", b, 0.0), along, b),
+    )
 
 
 def cosh(x: Node) -> Node:
     a, b = parts(x)
-    im = mul(unary("sinh", a), unary("sin", b))
-    return joined(mul(unary("cosh", a), unary("cos", b)), im)
+    along, across = unary("cosh", a), unary("sinh", a)
+    made = joined(mul(along, unary("cos", b)), mul(across, unary("sin", b)))
+    is_wild = _is_wild(b)
+    no = _like(b, math.nan)
+    # The zero that their product would be, were there no infinities.
+    zero = _signed(0.0, mul(_signed(1.0, a), _signed(1.0, b)))
+    return _except(
+        made,
+        (_both(unary("isinf", a), is_wild), unary("abs", a), no),
+        (_both(binary("eq", a, 0.0), is_wild), no, zero),
+        (binary("eq", b, 0.0), along, zero),
+    )
 
 
 def tanh(x: Node) -> Node:
@@ -155,7 +215,13 @@ def tanh(x: Node) -> Node:
     t, s, c = unary("tanh", a), unary("sin", b), unary("cos", b)
     short = div(1.0, unary("cosh", a))  # 1 - t² is its square
     bottom = add(mul(c, c), mul(mul(t, t), mul(s, s)))
-    return joined(div(t, bottom), div(mul(mul(s, c), mul(short, short)), bottom))
+    made = joined(div(t, bottom), div(mul(mul(s, c), mul(short, short)), bottom))
+    return _except(
+        made,
+        (_both(binary("eq", a, 0.0), _is_wild(b)), a, _like(b, math.nan)),
+        (unary("isinf", a), t, _signed(0.0, b)),
+        (binary("eq", b, 0.0), t, b),
+    )
 
 
 def _rotated(function: Callable[[Node], Node]) -> Callable[[Node], Node]:
@@ -187,16 +253,56 @@ def _roots_beside_one(x: Node) -> tuple[Node, Node, Node, Node]:
 # (1987), in which nothing cancels.
 
 
+def _corner(re: Node) -> Node:
+    """The angle of two infinite parts."""
+    return where(binary("gt", re, 0.0), _like(re, math.pi / 4), 3 * math.pi / 4)
+
+
+def _infinite(re: Node, im: Node) -> tuple[Node, Node, Node, Node]:
+    """Whether both parts are infinite, one is and the other is no number, either way; and whether
+    the real part is 0 and the other no number."""
+    re_inf, im_inf, im_nan = unary("isinf", re), unary("isinf", im), unary("isnan", im)
+    is_axis = binary("eq", re, 0.0)
+    return (
+        _both(re_inf, im_inf),
+        _both(re_inf, im_nan),
+        _both(unary("isnan", re), im_inf),
+        _both(is_axis, im_nan),
+    )
+
+
 def acos(x: Node) -> Node:
     a, b, c, d = _roots_beside_one(x)
     made_im = unary("asinh", sub(mul(c, b), mul(d, a)))
-    return joined(mul(make("atan2", a, c), 2.0), made_im)
+    made = joined(mul(make("atan2", a, c), 2.0), made_im)
+    re, im = parts(x)
+    both, right, up, axis = _infinite(re, im)
+    no, far = _like(re, math.nan), _signed(-math.inf, im)
+    return _except(
+        made,
+        (both, _corner(re), far),
+        (right, no, _like(re, math.inf)),
+        (up, no, far),
+        (axis, _like(re, math.pi / 2), no),
+    )
 
 
 def asin(x: Node) -> Node:
     a, b, c, d = _roots_beside_one(x)
     made_re = make("atan2", unary("real", x), sub(mul(a, c), mul(b, d)))
-    return joined(made_re, unary("asinh", sub(mul(a, d), mul(b, c))))
+    made = joined(made_re, unary("asinh", sub(mul(a, d), mul(b, c))))
+    re, im = parts(x)
+    both, right, up, axis = _infinite(re, im)
+    is_right = _both(unary("isinf", re), make("not", _is_wild(im)))
+    no, far = _like(re, math.nan), _signed(math.inf, im)
+    return _except(
+        made,
+        (is_right, _signed(math.pi / 2, re), far),
+        (both, _signed(math.pi / 4, re), far),
+        (right, no, _like(re, math.inf)),
+        (up, no, far),
+        (axis, re, no),
+    )
 
 
 def acosh(x: Node) -> Node:
@@ -204,7 +310,15 @@ def acosh(x: Node) -> Node:
     a, b = parts(sqrt(joined(sub(re, 1.0), im)))
     c, d = parts(sqrt(joined(add(re, 1.0), im)))
     made_re = unary("asinh", add(mul(a, c), mul(b, d)))
-    return joined(made_re, mul(make("atan2", b, c), 2.0))
+    made = joined(made_re, mul(make("atan2", b, c), 2.0))
+    both, right, up, axis = _infinite(re, im)
+    no, far = _like(re, math.nan), _like(re, math.inf)
+    return _except(
+        made,
+        (both, far, mul(_corner(re), _signed(1.0, im))),
+        (make("or", right, up), far, no),
+        (axis, no, _like(re, math.pi / 2)),
+    )
 
 
 def atanh(x: Node) -> Node:
@@ -216,11 +330,15 @@ def atanh(x: Node) -> Node:
     across = sub(mul(far, add(re, 1.0)), mul(im, im))
     made_im = mul(make("atan2", mul(im, 2.0), across), 0.5)
     is_far = make("not", binary("lt", apart, math.inf))
-    quarter = where(_is_negative(im), -math.pi / 2, full(im.shape, math.pi / 2, im.dtype))
-    sided = where(_is_negative(re), -0.0, full(re.shape, 0.0, re.dtype))
     either = make("or", unary("isnan", re), unary("isnan", im))
-    far_away = make("and", is_far, make("not", either))
-    return joined(where(far_away, sided, made_re), where(far_away, quarter, made_im))
+    quarter, sided = _signed(math.pi / 2, im), _signed(0.0, re)
+    _, right, up, axis = _infinite(re, im)
+    return _except(
+        joined(made_re, made_im),
+        (_both(is_far, make("not", either)), sided, quarter),
+        (make("or", right, axis), sided, _like(im, math.nan)),
+        (up, sided, quarter),
+    )
 
 
 #: By the name of the op that does the same to floats.

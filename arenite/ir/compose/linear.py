@@ -97,7 +97,7 @@ def einsum(subscripts: str, *nodes: Node) -> Node:
         for label, size in zip(term, node.shape, strict=True):
             if sizes.get(label, 1) != 1 and size not in (1, sizes[label]):
                 raise ShapeMismatch(
-                    f"einsum {subscripts!r}: label {label!r} is {sizes[label]} and {size} in "
+                    f"einsum {_shown(subscripts)}: label {label!r} is {sizes[label]} and {size} in "
                     f"shapes {', '.join(str(n.shape) for n in nodes)}"
                 )
             if sizes.get(label, 1) == 1:
@@ -116,6 +116,10 @@ def einsum(subscripts: str, *nodes: Node) -> Node:
     return permute(node, [term.index(label) for label in result])
 
 
+def _shown(subscripts: str) -> str:
+    return repr(subscripts) if len(subscripts) <= 80 else f"{subscripts[:77]!r}..."
+
+
 def _stretched(term: str, node: Node, sizes: dict[str, Dim]) -> Node:
     """Sizes of 1 broadcast, as NumPy has it."""
     return broadcast_to(node, [sizes[label] for label in term])
@@ -127,7 +131,7 @@ def _parse(subscripts: str, nodes: Sequence[Node]) -> tuple[list[str], str]:
     terms = left.split(",")
 
     def wrong(reason: str) -> InvalidArgument:
-        return InvalidArgument(f"einsum {subscripts!r}: {reason}")
+        return InvalidArgument(f"einsum {_shown(subscripts)}: {reason}")
 
     if len(terms) != len(nodes):
         raise wrong(f"{len(terms)} terms for {len(nodes)} operands")
@@ -137,10 +141,10 @@ def _parse(subscripts: str, nodes: Sequence[Node]) -> tuple[list[str], str]:
     batch = "".join(free[:widest])
     for i, (term, n) in enumerate(zip(terms, extra, strict=True)):
         if n < 0 or (n > 0 and "..." not in term):
-            raise wrong(f"term {term!r} does not fit shape {nodes[i].shape}")
+            raise wrong(f"term {_shown(term)} does not fit shape {nodes[i].shape}")
         terms[i] = term.replace("...", batch[widest - n :])
         if not all(letter in _LETTERS for letter in terms[i]):
-            raise wrong(f"term {term!r} has something else than letters and ...")
+            raise wrong(f"term {_shown(term)} has something else than letters and ...")
     labels = "".join(terms)
     if not arrow:
         right = batch + "".join(

@@ -60,7 +60,7 @@ def translated(file: OnnxFile, shapes: dict[str, tuple[Dim, ...]] | None = None)
     for name, kind in file.inputs.items():
         assert isinstance(kind, TensorType)
         shape = shapes[name] if shapes else bound(kind)
-        given[name] = Argument(shape, kind.dtype)
+        given[name] = Argument(shape, kind.dtype, kind.is_string)
     return translate(file, given)
 
 

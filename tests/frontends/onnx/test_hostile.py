@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
+from arenite import passes
 from arenite.errors import AreniteError, InvalidFile, NotSupported
 from arenite.frontends.onnx.file import OnnxFile
+from arenite.ir.node import MAX_ORIGINS
 from arenite.model import Model
 from tests.frontends.onnx.fuzzing import limited
 from tests.frontends.onnx.models import (
@@ -137,6 +139,61 @@ def with_type(kind: int) -> ModelProto:
     return made
 
 
+def with_versions(*versions: tuple[str, int]) -> ModelProto:
+    made = without_versions()
+    made.opset_import.extend(helper.make_opsetid(*one) for one in versions)
+    return made
+
+
+def calls_each_other() -> ModelProto:
+    sets = [helper.make_opsetid("own", 1)]
+    functions = [
+        helper.make_function(
+            "own", a, ["a"], ["b"], [helper.make_node(b, ["a"], ["b"], domain="own")], sets
+        )
+        for a, b in (("There", "Back"), ("Back", "There"))
+    ]
+    node = helper.make_node("There", ["x"], ["y"], domain="own")
+    return model(graph([node], [info("x", [2])], [info("y", None)]), functions=functions)
+
+
+def loops_in_loops(depth: int, trips: int) -> ModelProto:
+    """Each short by itself."""
+    truth = TensorProto.BOOL
+    inner = [helper.make_node("Neg", ["a0"], ["b0"])]
+    for k in range(depth):
+        given = [info(f"i{k}", [], TensorProto.INT64), info(f"go{k}", [], truth)]
+        nodes = [helper.make_node("Identity", [f"go{k}"], [f"on{k}"]), *inner]
+        made = [info(f"on{k}", [], truth), info(f"b{k}", [2])]
+        body = graph(nodes, [*given, info(f"a{k}", [2])], made)
+        x, y = ("x", "y") if k == depth - 1 else (f"a{k + 1}", f"b{k + 1}")
+        inner = [helper.make_node("Loop", ["n", "", x], [y], body=body)]
+    held = [stored("n", np.array(trips))]
+    return model(graph(inner, [info("x", [2])], [info("y", None)], held))
+
+
+def sparse(values: list[float], indices: Any, shape: list[int]) -> ModelProto:
+    made = chain([("x", "y")])
+    made.graph.node[0].CopyFrom(helper.make_node("Add", ["x", "w"], ["y"]))
+    one = made.graph.sparse_initializer.add()
+    one.values.CopyFrom(stored("w", np.asarray(values, np.float32)))
+    one.indices.CopyFrom(stored("places", np.asarray(indices, np.int64)))
+    one.dims.extend(shape)
+    return made
+
+
+def matching(pattern: str) -> ModelProto:
+    node = helper.make_node("RegexFullMatch", ["x"], ["y"], pattern=pattern)
+    given, made = info("x", [2], TensorProto.STRING), info("y", None, TensorProto.BOOL)
+    return model(graph([node], [given], [made]), 20)
+
+
+def with_constant(op: str, numbers: list[int]) -> ModelProto:
+    node = helper.make_node(op, ["x", "s"], ["y"])
+    held = [stored("s", np.array(numbers))]
+    return model(graph([node], [info("x", [4])], [info("y", None)], held))
+
+
 LIES: dict[str, tuple[Callable[[], ModelProto], str]] = {
     "a cycle": (lambda: chain([("b", "a"), ("a", "b"), ("x", "y")]), "made by no node before it"),
     "an undefined name": (lambda: chain([("nothing", "y")]), "'nothing' is made by no node"),
@@ -178,6 +235,46 @@ LIES: dict[str, tuple[Callable[[], ModelProto], str]] = {
     ),
     "an unknown operator": (lambda: one_node("Frobnicate"), "'Frobnicate' of ai.onnx 17"),
     "an escape in a name": (lambda: one_node("Ev\x1bil"), r"Ev\\x1bil"),
+    "a version below all": (lambda: with_versions(("", -(2**63))), "which can't be"),
+    "a version beyond all": (lambda: with_versions(("", 17), ("own", 2**62)), "which can't be"),
+    "two versions of one set": (
+        lambda: with_versions(("", 17), ("ai.onnx", 9)),
+        "of versions 17 and 9",
+    ),
+    "versions of others alone": (lambda: with_versions(("own", 1)), "does not say which version"),
+    "functions that call each other": (calls_each_other, "function '(There|Back)' calls itself"),
+    "loops in loops": (lambda: loops_in_loops(5, 1000), "10+ times, as loops around it say"),
+    "a product of sizes over 64 bits": (
+        lambda: with_tensor(TensorProto(name="w", data_type=1, dims=[2**32, 2**32])),
+        "would have 18446744073709551616 elements",
+    ),
+    "a sparse index outside": (lambda: sparse([1, 2], [0, 99], [4]), "indices outside"),
+    "a sparse index below": (lambda: sparse([1, 2], [-1, 0], [4]), "indices outside"),
+    "a sparse index twice": (lambda: sparse([1, 2], [1, 1], [4]), "are to grow"),
+    "sparse indices of other axes": (
+        lambda: sparse([1, 2], [[0, 1, 2], [0, 1, 3]], [4]),
+        "indices outside",
+    ),
+    "fewer sparse values than indices": (lambda: sparse([1], [0, 1], [4]), "one for each value"),
+    "a sparse tensor of 2^80": (lambda: sparse([1], [5], [2**40, 2**40]), "at most 268435456"),
+    "a sparse tensor of no size": (lambda: sparse([1], [0], [-4]), "would have -4 elements"),
+    "a sum over 100,000 letters": (
+        lambda: one_node("Einsum", equation="a" * 100_000),
+        r"einsum 'a{77}'\.\.\.",
+    ),
+    "100,000 dots": (lambda: one_node("Einsum", 2, equation="." * 100_000), "1 terms for 2"),
+    "an expression of 10^9 states": (
+        lambda: matching("((a{1000}){1000}){1000}"),
+        "more than 10000 states",
+    ),
+    "100,000 parentheses": (
+        lambda: matching("(" * 100_000 + "a" + ")" * 100_000),
+        "nested more than 100 deep",
+    ),
+    "negative sizes of a shape": (lambda: with_constant("Reshape", [-2, -2]), "a negative size"),
+    "negative repeats": (lambda: with_constant("Tile", [-2]), "may be negative"),
+    "a negative k": (lambda: with_constant("TopK", [-2]), "k = -2 of an axis"),
+    "an index of 2^62": (lambda: with_constant("Gather", [2**62]), "is outside of axis 0"),
 }
 
 
@@ -197,6 +294,62 @@ def test_lies_are_refused_in_bounded_memory(lie: str) -> None:
     assert "m.onnx" in text
     assert len(text) < 2000
     assert text.isprintable()
+
+
+def test_a_sum_over_products_of_all_is_planned_or_refused() -> None:
+    letters = "abcdefghijklmnopqrst"
+    made = one_node("Einsum", 20, equation=",".join(letters) + "->" + letters)
+    for one in made.graph.input:
+        one.type.tensor_type.shape.dim[0].dim_value = 50
+    with limited(60, 2**30), pytest.raises(AreniteError, match="bytes is not within"):
+        Model.of_bytes(made.SerializeToString()).plan()
+
+
+def test_names_of_branches_may_be_those_around_them() -> None:
+    """Two branches, and the graph they stand in, each have a `t`."""
+    sides = [graph([helper.make_node(op, ["x"], ["t"])], [], [info("t", None)])
+             for op in ("Neg", "Abs")]  # fmt: skip
+    nodes = [
+        helper.make_node("Exp", ["x"], ["t"]),
+        helper.make_node("If", ["c"], ["u"], then_branch=sides[0], else_branch=sides[1]),
+        helper.make_node("Sub", ["t", "u"], ["y"]),
+    ]
+    given = [info("x", [2]), info("c", [], TensorProto.BOOL)]
+    x = np.array([1, -2], np.float32)
+    for truth, side in ((True, -x), (False, np.abs(x))):
+        [found] = results(model(graph(nodes, given, [info("y", None)])), x, np.array(truth))
+        np.testing.assert_allclose(found, np.exp(x) - side, rtol=1e-6)
+
+
+def test_60_000_nodes_take_no_more_for_each_than_few_do() -> None:
+    """Each turns a sign: what nodes become when they cancel is not told of all of them."""
+    made = chain([(f"t{k}" if k else "x", f"t{k + 1}") for k in range(59_999)])
+    made.graph.node.append(helper.make_node("Neg", ["t59999"], ["y"]))
+    file = opened(made)
+    plan = Model(file).plan()
+    assert plan.peak_nbytes < 2**20
+    simplified, _ = passes.run(translated(file).graph, passes.NEUTRAL)
+    [output] = simplified.outputs
+    assert len(simplified.origins.of(output)) <= MAX_ORIGINS
+
+
+def test_tensors_that_nobody_names_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = chain([("x", "y")])
+    empty = [TensorProto(name=f"w{k}", data_type=1, dims=[0]) for k in range(100_000)]
+    made.graph.initializer.extend(empty)
+    file = opened(made)
+    read: list[str] = []
+    monkeypatch.setattr(OnnxFile, "tensor", lambda _, one: read.append(one.name))
+    translated(file)
+    assert read == []
+
+
+def test_expressions_that_go_back_elsewhere_are_linear_here() -> None:
+    """(a+)+b of a thousand a: exponential for those who try all ways."""
+    exe = Model.of_bytes(matching("(a+)+b" * 20).SerializeToString()).compile(threads=1)
+    with exe, limited(60, 2**30):
+        found = exe(np.array(["a" * 5000, ("a" * 50 + "b") * 20]))["y"]
+    np.testing.assert_array_equal(found, [False, True])
 
 
 @pytest.mark.parametrize("depth", [33, 99, 600])

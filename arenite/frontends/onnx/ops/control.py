@@ -7,7 +7,8 @@ structure: then the trip count must be known, and the loop is unrolled while the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -95,7 +96,8 @@ def loop(call: Call) -> Result:
             names[1]: Value.of_known(np.asarray(True)),
         }
         given |= {name: Value.of(one) for name, one in zip(names[2:], carried, strict=True)}
-        goes_on, *made = call.translator.graph(body, given)
+        with _inside(call, trips):
+            goes_on, *made = call.translator.graph(body, given)
         nodes = [_tensor(call, one) for one in made]
         ends = None if _is_always(goes_on) else _truth(call, _value(call, goes_on))
         if ends is None and condition is None:
@@ -121,15 +123,28 @@ def _trips(call: Call) -> Node:
     return basic.cast(basic.reshape(value.node, ()), INT64)
 
 
+@contextmanager
+def _inside(call: Call, trips: Node) -> Iterator[None]:
+    """Loops inside of a loop are run so often."""
+    count, before = trip_size(trips), call.translator.n_trips
+    call.translator.n_trips *= count if isinstance(count, int) and 0 < count < FOR_EVER else 1
+    try:
+        yield
+    finally:
+        call.translator.n_trips = before
+
+
 def _check_end(call: Call, trips: Node) -> None:
     """A loop that no condition ends has a count that can be reached."""
     count = trip_size(trips)
     if count == FOR_EVER:
         call.refuse("it has no trip count, and its condition stays true: it would never end")
-    if isinstance(count, int) and count > MAX_TRIPS:
+    around = call.translator.n_trips
+    if isinstance(count, int) and count * around > MAX_TRIPS:
+        often = f", {around} times, as loops around it say" if around > 1 else ""
         call.refuse(
-            f"it makes {count} iterations, and its condition stays true: it would run for days; "
-            f"{MAX_TRIPS} are the most"
+            f"it makes {count} iterations{often}, and its condition stays true: it would run for "
+            f"days; {MAX_TRIPS} are the most"
         )
 
 

@@ -148,7 +148,7 @@ def top_k(call: Call) -> Result:
         first = make("gather", places, _first_places(call, x.shape[axis]), axis=axis)
         return make("gather_elements", x, first, axis=axis), first
     k: Dim = call.size(1) if call.version >= 10 else call.need_attr("k")
-    if not known_le(k, x.shape[axis]):
+    if not known_le(0, k) or not known_le(k, x.shape[axis]):
         call.fail(f"k = {k} of an axis of size {x.shape[axis]}")
     first = slice_axis(places, axis, 0, k)
     return make("gather_elements", x, first, axis=axis), first
