@@ -1,8 +1,8 @@
-"""Python's garbage collector, which looks for cycles less often while a program is made.
+"""Python's garbage collector, which looks for cycles less often while a program is made or loaded.
 
-A program is made of very many objects that live until it is there, and hardly any cycles. The
-collector would look at all of them again and again, the more of them there are: a third of the
-time for a graph of 50,000 nodes.
+A program is made of very many objects that live until it is there, and hardly any cycles; so are
+the modules that do it. The collector would look at all of them again and again, the more of them
+there are: a third of the time for a graph of 50,000 nodes, a tenth of a warm load.
 """
 
 from __future__ import annotations

@@ -35,6 +35,14 @@ def lister(package: str) -> Callable[[], list[str]]:
     return names
 
 
+def folder_of(package: str) -> str | None:
+    """Where a package of others lies, without importing it; None where there is none."""
+    found = (finder.find_spec(package, None) for finder in sys.meta_path)
+    spec = next((spec for spec in found if spec is not None), None)
+    folders = spec.submodule_search_locations if spec is not None else None
+    return folders[0] if folders else None
+
+
 def public_names(names: Mapping[str, object]) -> list[str]:
     """The `__all__` of a package: the classes and functions of its own that it imports."""
     return sorted(

@@ -7,6 +7,7 @@ import stat
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from arenite.errors import FileMissing, InvalidArgument, InvalidFile
+from arenite.garbage import collected_less_often
 
 if TYPE_CHECKING:
     from arenite.fetch.source import OnProgress
@@ -112,9 +113,10 @@ def load(
     }
     if found == "onnx":
         _refuse_options(path, options | {"threads": threads})
-        from arenite.model import Model
+        with collected_less_often():
+            from arenite.model import Model
 
-        return Model.open(path)
+            return Model.open(path)
     return _language_model(path, options, threads, on_progress)
 
 

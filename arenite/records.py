@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from inspect import Signature
+    from types import CodeType
     from typing import NamedTuple as NamedTuple
 else:
-    from collections import _tuplegetter, namedtuple
+    from collections import _tuplegetter
+    from functools import cache
+    from types import FunctionType
 
     #: Descriptors of fields by number, which all classes share.
     _FIELDS = [_tuplegetter(k, f"Field number {k}") for k in range(24)]
@@ -39,8 +42,9 @@ else:
         def _constructor(cls) -> Any:
             """That of the class, which it has from now on."""
             kind = next(one for one in cls.__mro__ if "_fields" in vars(one))
-            defaults = kind._field_defaults.values()
-            made = namedtuple(kind.__name__, kind._fields, defaults=defaults).__new__
+            code = _code_for(len(kind._fields)).replace(co_varnames=("_cls", *kind._fields))
+            defaults = tuple(kind._field_defaults.values())
+            made = FunctionType(code, {"_new": tuple.__new__}, "__new__", defaults)
             made.__annotations__ = kind.__annotations__
             kind.__new__ = staticmethod(made)
             return made
@@ -61,6 +65,12 @@ else:
 
         def __getnewargs__(self) -> tuple[Any, ...]:
             return tuple(self)
+
+    @cache
+    def _code_for(n_fields: int) -> CodeType:
+        """Of a constructor; classes of as many fields differ in names alone."""
+        names = ", ".join(f"_{k}" for k in range(n_fields))
+        return eval(f"lambda _cls, {names}: _new(_cls, ({names},))").__code__
 
     class _Maker(type):
         def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> type:

@@ -22,6 +22,7 @@ ROOMS = [
     "records",
     "errors",
     "locks",
+    "garbage",
     "dtype",
     "device",
     "show",

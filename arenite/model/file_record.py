@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -24,6 +23,7 @@ from arenite.errors import AreniteError
 from arenite.frontends.onnx.description import Description
 from arenite.frontends.onnx.file import OnnxFile
 from arenite.frontends.onnx.tensor_files import TensorPlace
+from arenite.lazy import folder_of
 from arenite.pipeline.identity import graph_sources, identity
 from arenite.program import cache
 
@@ -124,14 +124,12 @@ def _recognise(file: OnnxFile) -> None:
 def _onnx_version() -> bytes:
     """What the onnx package, which says what operators mean, has to say of its version; it is not
     imported for that."""
-    finders = (finder.find_spec("onnx", None) for finder in sys.meta_path)
-    spec = next((spec for spec in finders if spec is not None), None)
-    folders = spec.submodule_search_locations if spec is not None else None
-    if not folders:
+    folder = folder_of("onnx")
+    if folder is None:
         return b"none"
     try:
-        with open(os.path.join(folders[0], "version.py"), "rb") as file:
+        with open(os.path.join(folder, "version.py"), "rb") as file:
             return file.read()
     except OSError:
-        status = os.stat(folders[0])
-        return f"{folders[0]} {status.st_ino} {status.st_ctime_ns}".encode()
+        status = os.stat(folder)
+        return f"{folder} {status.st_ino} {status.st_ctime_ns}".encode()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from arenite.errors import AreniteError, InvalidArgument, printable
 from arenite.frontends.onnx.file import OnnxFile
 from arenite.frontends.onnx.inputs import StructureNeeded
+from arenite.garbage import collected_less_often
 from arenite.model.arguments import Known, Signature, Structure, array_of
 from arenite.model.compiled import CompiledModel, Source
 from arenite.model.file_record import FileRecord
@@ -156,7 +157,8 @@ class Model:
         options = Options(parse_nbytes(memory), plan, device=device)
         signature = Signature(self.inputs, self._names, bounds)
         source = Source(self._record, signature, bounds, options, threads, on_progress)
-        return CompiledModel(source, values or {})
+        with collected_less_often():
+            return CompiledModel(source, values or {})
 
     def size_name(self, given: str) -> str:
         """The name of a size as `sizes` has it; the file's own is taken too."""

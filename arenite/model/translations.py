@@ -112,7 +112,7 @@ class Translations:
 
     def _translated(self, request: Request) -> Translated:
         from arenite.frontends.onnx.translate import Translator
-        from arenite.pipeline.garbage import collected_less_often
+        from arenite.garbage import collected_less_often
 
         given = request.structure.given(request.form, request.known.arrays)
         with collected_less_often(), self._record.translating():

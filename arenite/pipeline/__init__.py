@@ -55,7 +55,7 @@ def compile_graph(
     built: list[Compiled] = []
 
     def build_sections() -> dict[str, bytes]:
-        from arenite.pipeline.garbage import collected_less_often
+        from arenite.garbage import collected_less_often
 
         with collected_less_often():
             built.append(compile_anew(interface.graph, options, on_progress))
@@ -104,8 +104,8 @@ def plan_graph(graph: Graph | GraphInterface, options: Options = USUAL) -> Memor
     plans: list[MemoryPlan] = []
 
     def build_sections() -> dict[str, bytes]:
+        from arenite.garbage import collected_less_often
         from arenite.pipeline.build import plan_program
-        from arenite.pipeline.garbage import collected_less_often
 
         with collected_less_often():
             plans.append(plan_program(interface.graph, options).plan)

@@ -45,7 +45,7 @@ def interface_of(recipe: Recipe) -> GraphInterface:
         except (AreniteError, LookupError, TypeError, ValueError) as problem:
             _log.info("what was kept of a graph is dropped: %r", problem)
             store.drop(key)
-    from arenite.pipeline.garbage import collected_less_often
+    from arenite.garbage import collected_less_often
 
     with collected_less_often():
         interface = GraphInterface.of(recipe.build())

@@ -18,7 +18,6 @@ import numpy as np
 
 from arenite.ir.dim import evaluate
 from arenite.memory import ValueId
-from arenite.program.launch import Launch
 from arenite.program.places import Place, Places
 from arenite.program.skeleton import Skeleton
 from arenite.program.steps import straight
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from arenite import hazards
+    from arenite.program.launch import Launch
 
 
 class Assembly:

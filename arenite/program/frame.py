@@ -17,7 +17,6 @@ from arenite.memory import ValueId
 from arenite.memory.columns import SlotColumns
 from arenite.memory.flat import Arrays
 from arenite.memory.plan import CONCURRENCY, MemoryPlan
-from arenite.memory.replay import Below, Replay
 from arenite.memory.values import ARENA_REGIONS
 from arenite.memory.values import REGIONS as PLAN_REGIONS
 from arenite.program.assemble import Assembly
@@ -39,6 +38,7 @@ from arenite.records import NamedTuple
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from arenite.memory.replay import Below
     from arenite.program.compiled import Compiled
 
 #: Where values of each kind are; but for those of `work` they live as long as the program.
@@ -296,6 +296,8 @@ def _parts(compiled: Compiled, columns: SlotColumns) -> list[list[int]]:
 
 def prepared(compiled: Compiled) -> Frame:
     """The frame with what a bind would find out: who stands on whom, and waits for many sizes."""
+    from arenite.memory.replay import Replay
+
     frame, plan = compiled.frame, compiled.plan
     resizer = Resizer(frame, plan, compiled.pointers)
     places = resizer.places(plan)

@@ -88,7 +88,7 @@ class _Source:
 
     def compile_for(self, values: tuple[Any, ...]) -> Variant:
         """Trace the function with these values of its static arguments, and compile it."""
-        from arenite.pipeline.garbage import collected_less_often
+        from arenite.garbage import collected_less_often
 
         with collected_less_often():
             return self._compile_for(values)

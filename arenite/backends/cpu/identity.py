@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from arenite.digests import digest_of
 from arenite.errors import DeviceUnavailable
+from arenite.lazy import folder_of
 
 KIB = 2**10
 MIB = 2**20
@@ -44,13 +45,10 @@ def compiler_identity() -> str:
 
 
 def _version() -> str:
-    from importlib.util import find_spec
-
-    spec = find_spec("llvmlite")
-    folders = spec.submodule_search_locations if spec is not None else None
-    if not folders:
+    folder = folder_of("llvmlite")
+    if folder is None:
         return "none"
-    with open(os.path.join(folders[0], "_version.py"), encoding="utf-8") as file:
+    with open(os.path.join(folder, "_version.py"), encoding="utf-8") as file:
         for line in file:
             for word in line.split("#")[0].replace('"', "'").split("'"):
                 if word[:1].isdigit() and "." in word:

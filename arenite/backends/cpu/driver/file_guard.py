@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import signal
 import struct
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -102,7 +101,9 @@ class FileGuard:
 
     def _install(self) -> None:
         """Make the handler the first to hear of a fault; others may have come before it since."""
-        number = int(signal.SIGBUS)
+        from signal import SIGBUS  # a module that is slow to import, and needed by runs alone
+
+        number = int(SIGBUS)
         self._libc.sigaction(number, None, ctypes.byref(self._found))
         if self._found.handler != self._code.base:
             before = ctypes.c_void_p(self._table + Layout.BEFORE)

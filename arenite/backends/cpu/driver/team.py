@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 
 from arenite import locks
 from arenite.backends.cpu.compiling.loader import map_memory
@@ -82,6 +81,8 @@ class Team:
             raise InvalidArgument(f"{n_threads} threads; a team has at most {MAX_THREADS}")
         if n_threads <= self.n_threads:
             return
+        import signal  # slow to import, and needed by runs alone
+
         cpus = _cpus_after_this_one()
         if self.n_threads == 1:
             self._set_of(0, Worker.CPU, cpus[0])

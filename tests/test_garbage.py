@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import arenite
-from arenite.pipeline.garbage import OBJECTS_A_LOOK, collected_less_often
+from arenite.garbage import OBJECTS_A_LOOK, collected_less_often
 from tests.pipeline.forked import in_child
 
 X = np.ones((4, 4), np.float32)
