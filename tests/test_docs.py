@@ -6,10 +6,12 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -183,8 +185,28 @@ def test_arenite_commands_in_the_docs_work(smollm2: Path) -> None:
     ]
     assert shown
     for arguments in shown:
-        run = _arenite(arguments.partition("#")[0])
+        command = arguments.partition("#")[0]
+        if command.startswith("serve "):
+            _serve(command)
+            continue
+        run = _arenite(command)
         assert run.returncode == 0, arguments + run.stderr
+
+
+def _serve(command: str) -> None:
+    """Start a server, have it answer, and end it as a person would."""
+    line = [sys.executable, "-m", "arenite.cli.main", *shlex.split(command), "--port", "0"]
+    with subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        said = ""
+        while " is served at " not in said:
+            said = server.stderr.readline()
+            assert said, f"{command} ended with {server.wait()}"
+        [address] = re.findall(r"http://\S+", said)
+        with urlopen(f"{address}/health") as answer:
+            assert b'"ok"' in answer.read()
+        server.send_signal(signal.SIGINT)
+        assert server.wait(60) == 0
 
 
 def _arenite(arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:

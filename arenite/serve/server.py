@@ -10,6 +10,7 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 import uvicorn
 
@@ -75,7 +76,8 @@ def run(app: App, bound: socket.socket, *, on_ready: Callable[[], None] = lambda
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     server = _Server(config, on_ready)
-    server.run(sockets=[bound])
+    with suppress(KeyboardInterrupt):  # which comes again once all is closed
+        server.run(sockets=[bound])
 
 
 class _Server(uvicorn.Server):
