@@ -16,6 +16,7 @@ import struct
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from types import MethodType
 from typing import Any, NamedTuple
 
 from arenite import locks
@@ -403,11 +404,10 @@ def _quiet_wayland() -> Iterator[None]:
 
 def _adapters(name: str) -> list[Any]:
     try:
-        import wgpu
-        from wgpu.backends.wgpu_native import ffi
-        from wgpu.backends.wgpu_native.extras import set_instance_extras
+        with _few_types():
+            import wgpu
+            from wgpu.backends.wgpu_native.extras import set_instance_extras
 
-        _name_few_types(ffi)
         with suppress(RuntimeError):  # someone else has opened wgpu before us
             set_instance_extras(backends=["Primary"])  # looking for OpenGL takes as long again
         found = wgpu.gpu.enumerate_adapters_sync()
@@ -423,24 +423,31 @@ def _adapters(name: str) -> list[Any]:
     return sorted(usable, key=lambda adapter: _KINDS.index(_kind(adapter)))
 
 
-def _name_few_types(ffi: Any) -> None:
-    """Have cffi name those types to its parser that a declaration uses. It names all of wgpu's
-    whenever a type is met for the first time: 15 ms for each of fifty, until the first token."""
-    parser = getattr(ffi, "_parser", None)
-    if parser is None or "_parse" in vars(parser):
-        return  # of another version, or done
-    parse = parser._parse
+@contextmanager
+def _few_types() -> Iterator[None]:
+    """Have cffi name those types to its parser that a declaration uses, while wgpu is imported and
+    for all that wgpu declares later. Else it names all of wgpu's nine hundred whenever a type is
+    met for the first time: 15 ms for each of fifty, until the first token."""
+    from cffi.cparser import Parser  # type: ignore[import-untyped]
 
-    def parse_with_few(text: str) -> Any:
-        every, words = parser._declarations, set(re.findall(r"\w+", text))
+    def parse_with_few(self: Any, text: str) -> Any:
+        every, words = self._declarations, set(re.findall(r"\w+", text))
         names = [name for name in every if name.removeprefix("typedef ") in words]
-        parser._declarations = {name: every[name] for name in names}
+        self._declarations = {name: every[name] for name in names}
         try:
-            return parse(text)
+            return parse(self, text)
         finally:
-            parser._declarations = every
+            self._declarations = every
 
-    parser._parse = parse_with_few
+    parse = Parser._parse
+    Parser._parse = parse_with_few
+    try:
+        yield
+        from wgpu.backends.wgpu_native import ffi
+
+        ffi._parser._parse = MethodType(parse_with_few, ffi._parser)
+    finally:
+        Parser._parse = parse
 
 
 def _kind(adapter: Any) -> str:
