@@ -10,6 +10,7 @@ import pytest
 
 from arenite.device import webgpu as module
 from arenite.device.webgpu import WebGpuAllocator
+from arenite.device.webgpu_adapters import adapters_for
 from arenite.ir import OPS, constant, make, reference
 from arenite.ir.dim import bounds
 from arenite.ir.graph import Graph
@@ -106,7 +107,7 @@ def test_what_runs_on_the_cpu_is_counted_apart() -> None:
 def bare() -> Iterator[Options]:
     """A device of WGSL's core alone: nothing has more than 32 bits."""
     gpu = webgpu()
-    adapter = module._adapters("webgpu")[0]
+    adapter = adapters_for("webgpu")[0]
     module._opened["bare"] = WebGpuAllocator("webgpu:bare", adapter, features=())
     yield Options(device="webgpu:bare")
     del module._opened["bare"]
