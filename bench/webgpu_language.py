@@ -7,13 +7,16 @@ First a small model of each type of weights beside the CPU. Then models of the s
 with one of the words in their name. For each: tokens a second at a context of 1024, wall clock,
 chosen by the device and by the host, and the host's part of that; a prompt of 512 in TFLOP/s;
 dispatches and barriers a token; the bytes of products over their time by the device's clock, and a
-token's. No case begins after so many seconds.
+token's; how long a new process takes to its first token, with everything in caches. No case begins
+after so many seconds.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -115,6 +118,26 @@ def judged(kind: str) -> str:
     return (
         f"  small {kind}: logits differ by {worst:.2g} of {np.abs(found[0]).max():.3g}: {verdict}"
     )
+
+
+def first_token(path: Path) -> float:
+    """Seconds from the start of a process to its first token: the median of three."""
+    code = (
+        "import sys, arenite\n"
+        f"m = arenite.load(sys.argv[1], context=2048, block={PROMPT}, device='webgpu')\n"
+        "m.session().feed([1])\n"
+        "print('there', flush=True)"
+    )
+    found = []
+    for _ in range(3):
+        began = time.perf_counter()
+        with subprocess.Popen(
+            [sys.executable, "-c", code, path], stdout=subprocess.PIPE, text=True
+        ) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "there\n"
+            found.append(time.perf_counter() - began)
+    return statistics.median(found)
 
 
 def weights_nbytes(path: Path) -> int:
@@ -246,6 +269,7 @@ def measure(case: str, timer: Timer) -> None:
                 f"{loaded - made:.1f} s",
                 flush=True,
             )
+            print(f"    {first_token(path):.2f} s in a new process", flush=True)
             warm(model)
             for name, options in CHOICES.items():
                 token, host = decode(model, options)

@@ -11,10 +11,9 @@ wgpu, and with it the driver, is opened by the first `open_device`.
 from __future__ import annotations
 
 import os
-import re
 import struct
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ from arenite.device.allocator import (
     readable_nbytes,
 )
 from arenite.device.raw import RawBuffer
+from arenite.device.webgpu_adapters import adapters_for, chosen_adapter, quiet_wayland
 from arenite.errors import (
     CompileFailed,
     DeviceUnavailable,
@@ -42,16 +42,6 @@ STAGING_NBYTES = 16 * 2**20
 
 #: Seconds until a device that does not answer is asked whether it is lost.
 _PATIENCE_S = 0.5
-
-_TO_INSTALL = "pip install 'arenite[webgpu]'"
-_DRIVER = (
-    "a Vulkan loader and a driver are needed; on Debian without a GPU: "
-    "apt install libvulkan1 mesa-vulkan-drivers"
-)
-#: The best first; OpenGL has no storage buffers worth the name.
-_BACKENDS = ("Vulkan", "Metal", "D3D12")
-_RUNTIME_DIR = "XDG_RUNTIME_DIR"
-_KINDS = ("DiscreteGPU", "IntegratedGPU", "VirtualGPU", "CPU")
 
 #: Multiplies, adds and compares denormals that its compiler can't know.
 _DENORMALS = """@group(0) @binding(0) var<storage, read_write> words: array<u32, 4>;
@@ -369,9 +359,9 @@ def open_device(name: str) -> WebGpuAllocator:
         known = _usable(which)
         if known is not None:
             return known
-        with _quiet_wayland():
-            adapters = _adapters(name)
-            number = _chosen(name, which, adapters)
+        with quiet_wayland():
+            adapters = adapters_for(name)
+            number = chosen_adapter(name, which, adapters)
             device = _usable(str(number)) or WebGpuAllocator(
                 f"webgpu:{number}" if number else "webgpu", adapters[number]
             )
@@ -384,78 +374,3 @@ def _usable(which: str) -> WebGpuAllocator | None:
     known = _opened.get(which)
     is_usable = known is not None and not known.is_lost and known._process == os.getpid()
     return known if is_usable else None
-
-
-@contextmanager
-def _quiet_wayland() -> Iterator[None]:
-    """Mesa's drivers look for a screen when they are opened, and Wayland's library writes to the
-    terminal if it does not know where to look. Meanwhile it looks where none can be; what Python
-    and its children see of the environment stays as it is."""
-    if _RUNTIME_DIR in os.environ:
-        yield
-        return
-    os.putenv(_RUNTIME_DIR, os.devnull)
-    try:
-        yield
-    finally:
-        os.unsetenv(_RUNTIME_DIR)
-
-
-def _adapters(name: str) -> list[Any]:
-    try:
-        import wgpu
-        from wgpu.backends.wgpu_native import ffi
-        from wgpu.backends.wgpu_native.extras import set_instance_extras
-
-        _name_few_types(ffi)
-        with suppress(RuntimeError):  # someone else has opened wgpu before us
-            set_instance_extras(backends=["Primary"])  # looking for OpenGL takes as long again
-        found = wgpu.gpu.enumerate_adapters_sync()
-    except ImportError:
-        raise DeviceUnavailable(
-            f"{name!r} needs wgpu, which is not installed: {_TO_INSTALL}"
-        ) from None
-    except (OSError, RuntimeError) as error:
-        raise DeviceUnavailable(f"{name!r}: wgpu did not start: {error}; {_DRIVER}") from None
-    usable = [adapter for adapter in found if adapter.info["backend_type"] in _BACKENDS]
-    if not usable:
-        raise DeviceUnavailable(f"{name!r}: wgpu finds no adapter here; {_DRIVER}")
-    return sorted(usable, key=lambda adapter: _KINDS.index(_kind(adapter)))
-
-
-def _name_few_types(ffi: Any) -> None:
-    """Have cffi name those types to its parser that a declaration uses. It names all of wgpu's
-    whenever a type is met for the first time: 15 ms for each of fifty, until the first token."""
-    parser = getattr(ffi, "_parser", None)
-    if parser is None or "_parse" in vars(parser):
-        return  # of another version, or done
-    parse = parser._parse
-
-    def parse_with_few(text: str) -> Any:
-        every, words = parser._declarations, set(re.findall(r"\w+", text))
-        names = [name for name in every if name.removeprefix("typedef ") in words]
-        parser._declarations = {name: every[name] for name in names}
-        try:
-            return parse(text)
-        finally:
-            parser._declarations = every
-
-    parser._parse = parse_with_few
-
-
-def _kind(adapter: Any) -> str:
-    kind = str(adapter.info["adapter_type"])
-    return kind if kind in _KINDS else _KINDS[-1]
-
-
-def _chosen(name: str, which: str, adapters: list[Any]) -> int:
-    names = [str(adapter.info["device"]) for adapter in adapters]
-    if which.isdecimal():
-        if int(which) < len(names):
-            return int(which)
-    else:
-        for number, one in enumerate(names):
-            if which in one.lower():
-                return number
-    there = ", ".join(f'"webgpu:{number}" ({one})' for number, one in enumerate(names))
-    raise DeviceUnavailable(f"no adapter is called {name!r}; there are: {there}")

@@ -21,6 +21,7 @@ from arenite import device
 from arenite.device import Buffer, BufferOptions, CpuAllocator
 from arenite.device import webgpu as module
 from arenite.device.webgpu import WebGpuAllocator
+from arenite.device.webgpu_adapters import adapters_for
 from arenite.dtype import BY_NAME, uint8
 from arenite.errors import (
     DeviceUnavailable,
@@ -61,7 +62,7 @@ def gpu() -> WebGpuAllocator:
 @pytest.fixture
 def another(gpu: WebGpuAllocator) -> Iterator[WebGpuAllocator]:
     """A device of its own on the same adapter, to be broken."""
-    yield WebGpuAllocator("webgpu", module._adapters("webgpu")[0])
+    yield WebGpuAllocator("webgpu", adapters_for("webgpu")[0])
     gc.collect()
 
 
@@ -350,7 +351,7 @@ def test_without_an_adapter_it_is_said_what_is_missing(monkeypatch: pytest.Monke
     wgpu = pytest.importorskip("wgpu", reason="pip install 'arenite[webgpu]'", exc_type=ImportError)
     monkeypatch.setattr(wgpu.gpu, "enumerate_adapters_sync", list)
     with pytest.raises(DeviceUnavailable, match=r"no adapter.*mesa-vulkan-drivers"):
-        module._adapters("webgpu")
+        adapters_for("webgpu")
 
 
 def test_importing_the_device_room_does_not_import_wgpu() -> None:

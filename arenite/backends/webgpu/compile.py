@@ -83,20 +83,20 @@ def pipelines_of(device: WebGpuAllocator, bound: Sequence[BoundShader]) -> list[
     """The pipelines of shaders; those that are not there yet are made in threads, each once."""
     texts = [_text(one.shader, one.bindings, one.read_only, device.subgroup) for one in bound]
     known = _pipelines.setdefault(device, OrderedDict())
-    missing = {text: one for text, one in zip(texts, bound, strict=True) if text not in known}
+    found = {text: known.get(text) for text in texts}
+    missing = {text: one for text, one in zip(texts, bound, strict=True) if found[text] is None}
     if len(missing) > 1:
         with ThreadPoolExecutor(MAX_THREADS, "arenite pipelines") as pool:
             made = pool.map(_pipeline, repeat(device), missing, missing.values())
-            known |= zip(missing, made, strict=True)
+            found |= zip(missing, made, strict=True)
     else:
-        known |= {text: _pipeline(device, text, one) for text, one in missing.items()}
-    found = []
-    for text in texts:
-        known.move_to_end(text)  # the latest, and here for whoever comes
-        found.append(known[text])
+        found |= {text: _pipeline(device, text, one) for text, one in missing.items()}
+    for text, pipeline in found.items():
+        known.pop(text, None)
+        known[text] = pipeline  # the latest, and here for whoever comes
     while len(known) > MAX_PIPELINES:
         known.popitem(last=False)
-    return found
+    return [found[text] for text in texts]
 
 
 @lru_cache(MAX_PIPELINES)

@@ -15,6 +15,7 @@ though there are more, the choice is left to the host. `generate.sampler` is wha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -326,6 +327,7 @@ fn main(@builtin(local_invocation_index) lane: u32) {
 """
 
 
+@cache
 def shader(threads: int) -> Shader:
     """That of a group of so many threads, a power of two. Its arrays are a row of logits, and the
     memory of `contents`."""

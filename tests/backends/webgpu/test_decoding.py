@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import arenite
-from arenite.backends.webgpu import sampling
+from arenite.backends.webgpu import decoding, sampling
 from arenite.errors import InvalidArgument
 from arenite.generate import ahead
 from arenite.generate.generation import Piece
@@ -186,6 +186,7 @@ def test_choices_that_the_device_leaves_to_the_host_change_nothing(
     options: Any = {"temperature": 2.0, "seed": 5, "top_k": 0, "min_p": 0.0, "top_p": 0.9}
     _, _, wanted = told(model, by_host=True, **options, max_tokens=30)
     monkeypatch.setattr(sampling, "CANDIDATES", 16)
+    monkeypatch.setattr(decoding, "shader", sampling.shader.__wrapped__)
     _, last, text = told(model, **options, max_tokens=30)
     assert last.stats is not None
     assert text == wanted

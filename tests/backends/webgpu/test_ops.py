@@ -11,6 +11,7 @@ import pytest
 from arenite.device import Buffer
 from arenite.device import webgpu as module
 from arenite.device.webgpu import WebGpuAllocator
+from arenite.device.webgpu_adapters import adapters_for
 from arenite.dtype import BY_NAME
 from arenite.ir import OPS, buffer, constant, graph_input, make, reference
 from arenite.ir.dim import bounds
@@ -108,7 +109,7 @@ def test_what_runs_on_the_cpu_is_counted_apart() -> None:
 def bare() -> Iterator[Options]:
     """A device of WGSL's core alone: nothing has more than 32 bits."""
     gpu = webgpu()
-    adapter = module._adapters("webgpu")[0]
+    adapter = adapters_for("webgpu")[0]
     module._opened["bare"] = WebGpuAllocator("webgpu:bare", adapter, features=())
     yield Options(device="webgpu:bare")
     del module._opened["bare"]
