@@ -22,7 +22,7 @@ from arenite.backends.webgpu.channels_last import CONV
 from arenite.backends.webgpu.conv import build_conv
 from arenite.backends.webgpu.fast_products import build_fast_product
 from arenite.backends.webgpu.lower import lower
-from arenite.backends.webgpu.map import THREADS, build_map
+from arenite.backends.webgpu.map import THREADS, build_map, build_short_sums
 from arenite.backends.webgpu.ops import PRODUCT
 from arenite.backends.webgpu.product import build_product
 from arenite.backends.webgpu.sort import build_sort
@@ -88,7 +88,7 @@ def _cut(kernel: Kernel) -> Built:
     if not kernel.axes:
         return build_map(kernel)
     fast = build_conv(kernel) or build_fast_product(kernel) or build_product(kernel)
-    return fast or _Rows(kernel).build()
+    return fast or build_short_sums(kernel) or _Rows(kernel).build()
 
 
 def _word_transfer(kernel: Kernel) -> Built:
