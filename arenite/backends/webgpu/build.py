@@ -25,6 +25,7 @@ from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.map import THREADS, build_map, build_short_sums
 from arenite.backends.webgpu.ops import PRODUCT
 from arenite.backends.webgpu.product import build_product
+from arenite.backends.webgpu.proven import is_proven
 from arenite.backends.webgpu.sort import build_sort
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import check, is_storable
@@ -135,7 +136,7 @@ def _narrowed(kernel: Kernel, built: Built, features: Collection[str]) -> ir.Gro
         fewer = {**sizes, size: (sizes[size][0], min(most, sizes[size][1]))}
         smaller.append((size, most, _with_indices(other, fewer, features)))
         check(smaller[-1][2])
-    narrow = replace(narrow, smaller=tuple(smaller))
+    narrow = replace(narrow, smaller=tuple(smaller), is_proven=is_proven(narrow))
     check(narrow)
     # What has no WGSL is refused here, where it is known where it comes from.
     missing = sorted(lower(narrow).features - set(features))
