@@ -21,7 +21,7 @@ import numpy as np
 import typer
 
 from arenite.cli import language, onnx, output
-from arenite.cli.options import ModelName, Threads
+from arenite.cli.options import Device, ModelName, Threads
 from arenite.cli.run import Inputs, Seed, readable_seconds
 from arenite.errors import InvalidArgument, NotSupported, RunFailed
 from arenite.program.closing import Closing
@@ -90,6 +90,7 @@ def bench(
     dim: onnx.Dims = None,
     memory: onnx.Memory = None,
     threads: Threads = None,
+    device: Device = None,
     against: Annotated[
         str | None, typer.Option(metavar="PEER", help="Compare with a peer: onnxruntime.")
     ] = None,
@@ -114,7 +115,9 @@ def bench(
     opened, title = onnx.opened(model, offline=offline, command="bench")
     sizes = onnx.sizes_of(dim)
     given = arrays.arrays_of(opened, input, sizes, seed)
-    program, _ = onnx.compiled(opened, title, memory=memory, threads=threads, sizes=sizes)
+    program, _ = onnx.compiled(
+        opened, title, memory=memory, threads=threads, sizes=sizes, device=device
+    )
     with ExitStack() as stack:
         stack.enter_context(program)
         folder = stack.enter_context(tempfile.TemporaryDirectory())

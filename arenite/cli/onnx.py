@@ -70,11 +70,12 @@ def compiled(
     threads: int | None,
     sizes: dict[str, str],
     plan: str = "memory",
+    device: str | None = None,
 ) -> tuple[CompiledModel, float]:
     """The program, and the seconds it took to have it; a terminal sees that it is being made."""
     began = time.perf_counter()
     with language.showing_steps(title) as on_progress:
-        given: dict[str, Any] = {**sizes}
+        given: dict[str, Any] = {**sizes, "device": device or "cpu"}
         made = model.compile(
             memory=memory, threads=threads, plan=plan, on_progress=on_progress, **given
         )

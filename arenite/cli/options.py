@@ -39,6 +39,12 @@ AnyModelName: TypeAlias = Annotated[
 
 
 Threads: TypeAlias = Annotated[int | None, typer.Option(min=1, help="Threads to work with.")]
+Device: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", show_default="cpu", help="Where it runs: cpu, or webgpu for a GPU."
+    ),
+]
 
 
 class Kv(StrEnum):
@@ -75,12 +81,7 @@ class Placing(_Group):
             metavar="SIZE", help="The most memory to use, 1GiB say; refused if too little."
         ),
     ] = None
-    device: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", show_default="cpu", help="Where it runs: cpu, or webgpu for a GPU."
-        ),
-    ] = None
+    device: Device = None
     offline: Annotated[bool, typer.Option("--offline", help="Fetch nothing.")] = False
 
 

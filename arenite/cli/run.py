@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from arenite.cli import language, onnx, output
-from arenite.cli.options import ModelName, Threads
+from arenite.cli.options import Device, ModelName, Threads
 from arenite.device.allocator import readable_nbytes
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def run(
     dim: onnx.Dims = None,
     memory: onnx.Memory = None,
     threads: Threads = None,
+    device: Device = None,
     repeat: Annotated[int, typer.Option(min=1, help="Run so often; the best time counts.")] = 1,
     seed: Seed = 0,
     offline: onnx.Offline = False,
@@ -53,7 +54,7 @@ def run(
     sizes = onnx.sizes_of(dim)
     given = arrays.arrays_of(opened, input, sizes, seed)
     program, compile_seconds = onnx.compiled(
-        opened, title, memory=memory, threads=threads, sizes=sizes
+        opened, title, memory=memory, threads=threads, sizes=sizes, device=device
     )
     with program:
         outputs, seconds = _timed(program, given, repeat, title)
@@ -128,6 +129,7 @@ def profile(
     dim: onnx.Dims = None,
     memory: onnx.Memory = None,
     threads: Threads = None,
+    device: Device = None,
     seed: Seed = 0,
     trace: Annotated[
         Path | None,
@@ -145,7 +147,9 @@ def profile(
     opened, title = onnx.opened(model, offline=offline, command="profile")
     sizes = onnx.sizes_of(dim)
     given = arrays.arrays_of(opened, input, sizes, seed)
-    program, _ = onnx.compiled(opened, title, memory=memory, threads=threads, sizes=sizes)
+    program, _ = onnx.compiled(
+        opened, title, memory=memory, threads=threads, sizes=sizes, device=device
+    )
     with program:
         program(given)  # what only the first run does is no part of it
         found = program.profile(given)

@@ -12,6 +12,7 @@ import pytest
 
 from arenite.cli import main, output
 from arenite.model import Model
+from tests.backends.webgpu.runner import webgpu
 from tests.generate.gguf_models import write_tiny
 from tests.model.models import INT64, judged, made, network, node, tensor, weights
 
@@ -104,6 +105,22 @@ def test_run_writes_what_the_reference_gives(path: Path, tmp_path: Path, capsys:
         with np.load(out) as saved:
             np.testing.assert_allclose(saved["y"], wanted, rtol=1e-4, atol=1e-5)
         out.unlink()
+
+
+def test_run_profile_and_bench_on_a_gpu(path: Path, tmp_path: Path, capsys: Captured) -> None:
+    webgpu()
+    x, out = weights(3, 8), tmp_path / "y.npz"
+    np.save(tmp_path / "x.npy", x)
+    where = ["-i", f"x={tmp_path / 'x.npy'}", "--device", "webgpu"]
+    told(capsys, "run", path, *where, "--output", out)
+    with np.load(out) as saved:
+        np.testing.assert_allclose(
+            saved["y"], judged(network(), {"x": x})["y"], rtol=1e-4, atol=1e-5
+        )
+    names = [kernel["name"] for kernel in told(capsys, "profile", path, *where)["kernels"]]
+    assert any("transfer" in name for name in names)
+    assert told(capsys, "bench", path, *where, "--turns", 1, "--seconds", 0.01)["sides"]
+    assert "nowhere" in refused(capsys, "run", path, *where[:3], "nowhere")
 
 
 def test_run_makes_inputs_up(path: Path, tmp_path: Path, capsys: Captured) -> None:

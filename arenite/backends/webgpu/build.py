@@ -23,9 +23,10 @@ from arenite.backends.webgpu.channels_last import CONV
 from arenite.backends.webgpu.conv import build_conv
 from arenite.backends.webgpu.fast_products import build_fast_product, is_above
 from arenite.backends.webgpu.lower import lower
-from arenite.backends.webgpu.map import THREADS, build_map
+from arenite.backends.webgpu.map import THREADS, build_map, build_short_sums
 from arenite.backends.webgpu.ops import MOST_ROWS, NORMED_PRODUCT, PRODUCT, ROWS_FOR_MANY, UPDATE
 from arenite.backends.webgpu.product import build_product
+from arenite.backends.webgpu.proven import is_proven
 from arenite.backends.webgpu.sort import build_sort
 from arenite.backends.webgpu.update import build_update
 from arenite.codegen import loop_ir as ir
@@ -115,7 +116,7 @@ def _cut(kernel: Kernel) -> Built:
     if not kernel.axes:
         return build_map(kernel)
     fast = build_conv(kernel) or build_fast_product(kernel) or build_product(kernel)
-    return fast or _rows(kernel)
+    return fast or build_short_sums(kernel) or _rows(kernel)
 
 
 def _rows(kernel: Kernel) -> Built:
@@ -171,7 +172,7 @@ def _narrowed(kernel: Kernel, built: Built, features: Collection[str]) -> ir.Gro
         fewer = {**sizes, size: (sizes[size][0], min(most, sizes[size][1]))}
         smaller.append((size, most, _with_indices(other, fewer, features)))
         check(smaller[-1][2])
-    narrow = replace(narrow, smaller=tuple(smaller))
+    narrow = replace(narrow, smaller=tuple(smaller), is_proven=is_proven(narrow))
     check(narrow)
     # What has no WGSL is refused here, where it is known where it comes from.
     missing = sorted(lower(narrow).features - set(features))

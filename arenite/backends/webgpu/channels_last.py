@@ -4,7 +4,7 @@
 
 Weights have a row for every tap and channel, and a column for every channel of the result, of which
 the last ones, beyond `channels`, fill up fours and are not read. `padding` is (before, after) for
-each spatial axis. Where permutes go is `passes/channels_last.py`.
+each spatial axis; without any it is a product. Where permutes go is `passes/channels_last.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from arenite.ir.ops.contraction import product_dtype
 from arenite.ir.ops.convolution import LAST_ATTRS, image_source, last_reference, last_sizes
 from arenite.ir.ops.define import OPS, Array, Attrs, Inferred, Sizes, define, make
 from arenite.passes.channels_last import channels_last, permuted
-from arenite.passes.known import is_known
 
 CONV = "conv_matrix"
 #: Numbers that are read at once.
@@ -35,7 +34,7 @@ def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     groups, channels = attrs["groups"], attrs["channels"]
     shapes = f"{CONV}: x of shape {x.shape}, w of shape {w.shape}"
     fits = (
-        3 <= x.ndim <= 5
+        2 <= x.ndim <= 5
         and w.ndim == x.ndim
         and groups > 0
         and x.shape[-1] == w.shape[-2] * groups
@@ -44,7 +43,7 @@ def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     )
     if not fits:
         raise ShapeMismatch(
-            f"{shapes}: x is [N, *S, C] with one to three spatial axes, w is [*K, C/groups, O] "
+            f"{shapes}: x is [N, *S, C] with up to three spatial axes, w is [*K, C/groups, O] "
             f"with at least {channels} columns, in {groups} groups"
         )
     sizes = last_sizes(CONV, x, w.shape[:-2], attrs)
@@ -134,12 +133,13 @@ def short_product(node: Node) -> Node:
         return node
     x, w = node.inputs
     is_float = x.dtype == float32 and w.dtype == float32
-    if not is_float or w.ndim != 2 or x.ndim < 2 or not is_known(w):
+    is_given = OPS[in_memory(w).op].storage == "constant"
+    if not is_float or not is_given or w.ndim != 2 or not 2 <= x.ndim <= 5:
         return node
-    rows, (depth, columns) = product(x.shape[:-1]), w.shape
+    depth, columns = w.shape
     is_even = all(isinstance(size, int) and size % FOUR == 0 for size in w.shape)
-    if bounds(rows)[1] > SHORT_ROWS or not is_even:
+    if bounds(product(x.shape[:-1]))[1] > SHORT_ROWS or not is_even:
         return node
-    one = {"strides": (1,), "dilations": (1,), "padding": ((0, 0),), "groups": 1}
-    image, taps = reshape(x, (1, rows, depth)), reshape(w, (1, depth, columns))
-    return reshape(make(CONV, image, taps, channels=columns, **one), node.shape)
+    n = x.ndim - 2
+    one = {"strides": (1,) * n, "dilations": (1,) * n, "padding": ((0, 0),) * n, "groups": 1}
+    return make(CONV, x, reshape(w, (*(1,) * n, depth, columns)), channels=columns, **one)

@@ -33,9 +33,9 @@ from arenite.schedule.kernel import Kernel, Role, Stage, outer_index
 #: Of the depth, in a step of one team.
 STEP = 16
 #: Of these, products that are written one after another.
-UNROLLED = 4
-#: What a large device runs at once, with some to spare: with fewer, rectangles are smaller.
-MANY_THREADS = 264 * 128
+UNROLLED = 8
+#: What keeps a large device busy: with fewer, rectangles are smaller.
+MANY_THREADS = 160 * 128
 #: Columns of a group of channels below which most of a rectangle would be outside.
 FEWEST_COLUMNS = 16
 

@@ -1,6 +1,6 @@
 """Maps: all points counted through, a stretch of them a group.
 
-32-bit results      an iteration makes one element
+32-bit results      an iteration makes one element; so it does where that is a short sum
 narrower ones       an iteration makes as many as fill a word, and stores the word:
 
     rows     4w   4w+1  4w+2  4w+3       of the last word only the bytes that belong to the
@@ -9,21 +9,25 @@ narrower ones       an iteration makes as many as fill a word, and stores the wo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.groups import grouped
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.ends import Ends
 from arenite.codegen.kernels.values import UINT32, Scope, index_expr
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, product, substitute
 from arenite.ir.node import Node
 from arenite.ir.ops.access import Index, linear
-from arenite.schedule.kernel import Kernel
+from arenite.schedule.kernel import Kernel, Role, Stage
 
 #: Threads of a group; every device has as many.
 THREADS = 256
+#: Elements of a short sum.
+MOST_SUMMED = 64
 #: Iterations of one thread at the most, and groups from which on it makes more than one.
 MOST_PER_THREAD = 16
 MANY_GROUPS = 4096
@@ -32,6 +36,18 @@ MANY_GROUPS = 4096
 def build_map(kernel: Kernel) -> Built:
     """The loops of a kernel that reduces nothing."""
     return Map(kernel).build()
+
+
+def build_short_sums(kernel: Kernel) -> Built | None:
+    """The loops of a kernel whose results are made of few elements each, as in pools and depthwise
+    convolutions, where neighbours read neighbours; None for all others."""
+    is_row = any(stage.role is Role.ROW for stage in kernel.stages)
+    most = bounds(product([kernel.space[axis] for axis in kernel.axes]))[1]
+    is_narrow = any(node.dtype.bits < 32 for node in kernel.outputs)
+    if is_row or is_narrow or most > MOST_SUMMED:
+        return None
+    builder = _ShortSums(kernel)
+    return builder.build() if builder.nest.vector_is_outer else None
 
 
 class Map(KernelBuilder):
@@ -115,6 +131,21 @@ class Map(KernelBuilder):
         n_bits = ir.Cast(ir.Select(part, n_left * bits, ir.index(32)), UINT32)
         kept = ir.Const(0xFFFFFFFF, UINT32) << n_bits  # 0 where all are ours
         scope.statements.append(ir.Store(name, here, (word & ~kept) | (old & kept), is_some))
+
+
+class _ShortSums(_Map):
+    """A thread makes one result, as a map does, with the sums inside."""
+
+    def _ends(self, walked: Sequence[Stage]) -> Ends:
+        """None: neighbours see other ends of what is padded, and go through it together."""
+        return {}
+
+    def build(self) -> Built:
+        scope = Scope()
+        self._name_rows(scope, self.nest.outer)
+        self._row(scope)
+        n_points = product([axis.size for axis in self.nest.outer])
+        return self._in_stretches("row", n_points, scope.block)
 
 
 def _bits_of(value: ir.Expr, bits: int) -> ir.Expr:

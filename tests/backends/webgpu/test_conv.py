@@ -169,15 +169,16 @@ def test_a_network_keeps_its_channels_last() -> None:
     assert not any("permute" in name for name in names[2:]), names
 
 
-@pytest.mark.parametrize("rows", [1, 7])
-def test_a_short_product_shares_the_depth_out(rows: int) -> None:
-    """By weights [K, N], as files of models have them."""
-    w, data = whole(60, 36, seed=1), whole(rows, 60)
-    y = make("matmul", image((rows, 60)), constant(w), transpose_a=False, transpose_b=False)
-    with executable([y]) as program:
+@pytest.mark.parametrize("rows", [(1,), (7,), (2, 9), (2, 3, 4)], ids=str)
+def test_a_short_product_shares_the_depth_out(rows: tuple[int, ...]) -> None:
+    """By weights [K, N], as files of models have them; what follows is in its kernel."""
+    w, b, data = whole(60, 36, seed=1), whole(36, seed=2), whole(*rows, 60)
+    y = make("matmul", image((*rows, 60)), constant(w), transpose_a=False, transpose_b=False)
+    with executable([make("abs", add(y, constant(b)))]) as program:
         [found] = program(data)
-        assert any(kernel.entry_point.startswith(CONV) for kernel in program.kernels)
-    assert np.array_equal(found, data @ w)
+        names = [kernel.entry_point for kernel in program.kernels]
+    assert np.array_equal(found, np.abs(data @ w + b))
+    assert [name.startswith(CONV) for name in names] == [False, True, False], names
 
 
 def test_other_elements_are_convolved_as_they_lie() -> None:

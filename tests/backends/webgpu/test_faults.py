@@ -133,6 +133,32 @@ def test_a_program_for_which_there_is_no_memory_is_refused_and_others_run(
         np.testing.assert_allclose(program(ONES)[0], 2 * np.e, rtol=3e-7)
 
 
+def test_memory_that_runs_out_in_a_run_is_told_and_the_program_goes_on_after_reset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Results are copied to memory that a run takes: here there is none."""
+    gpu = webgpu()
+    create = gpu.device.create_buffer
+
+    def refuse(**asked: object) -> object:
+        from wgpu import GPUOutOfMemoryError
+
+        raise GPUOutOfMemoryError("nothing left")
+
+    with compile_graph(scaled(5), ON_WEBGPU) as program:
+        [before] = program(ONES)
+        loaded(program).staging._free.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(gpu.device, "create_buffer", refuse)
+            with pytest.raises(OutOfMemory, match="nothing left"):
+                program(ONES)
+            with pytest.raises(RunFailed, match=r"before reset\(\)"):
+                program(ONES)
+        assert gpu.device.create_buffer == create
+        program.reset()
+        assert program(ONES)[0].tobytes() == before.tobytes()
+
+
 def test_text_that_is_no_wgsl_is_one_error_and_the_device_goes_on() -> None:
     gpu = webgpu()
     with pytest.raises(CompileFailed, match=r"(?s)could not try: .*expected"), gpu.failures("try"):
