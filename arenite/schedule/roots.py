@@ -104,8 +104,10 @@ def choose_roots(graph: Graph, needed: Collection[Node] = ()) -> dict[Node, str]
             inlined[kept] = _Inlined(kept)
         inlined[node] = made
         is_turned = node.op == "reshape" and not inlined[node.inputs[0]].is_flat
-        # The loops of what is written may be cut where it is divided.
-        if is_turned and not _stays_affine(node, is_cut=node in roots):
+        # The loops of what is written may be cut where it is divided; pieces have loops of their
+        # own where they are written.
+        is_cut = node in roots and is_turned and not inlined[node.inputs[0]].is_pieced
+        if is_turned and not _stays_affine(node, is_cut=is_cut):
             source = node.inputs[0]
             if source not in roots:
                 roots[source] = "its reshape is not affine, so it is read from memory in order"

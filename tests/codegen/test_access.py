@@ -60,6 +60,43 @@ def test_strided_loads_read_what_they_should(target: str, dtype: DType, stride: 
 
 @pytest.mark.parametrize("target", RUNNABLE)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("times", [2, 3, 4, 8])
+def test_an_element_that_comes_several_times(target: str, dtype: DType, times: int) -> None:
+    """All of its places, or under a mask the last of them alone; from 0 on and from elsewhere."""
+    is_last = ir.Binary("eq", I % times, ir.index(times - 1))
+    rng = np.random.default_rng(0)
+    for mask in (None, is_last):
+        load = ir.Load("x", I // times, dtype, mask)
+        stores = vector_for("i", N, ir.Store("y", I, load))
+        later = ir.For("i", ir.index(5), N, (ir.Store("y", I, load),), vector=True)
+        for body in (stores, later):
+            k = kernel([("x", dtype, "in"), ("y", dtype, "inout")], ["n"], [body])
+            for n in (5, 8, 16, 24, 33, 70, 130):
+                x, y = numbers(rng, dtype, -(-n // times)), numbers(rng, dtype, n)
+                agree(k, {"x": x, "y": y}, {"n": n}, target)
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("dtype", [BY_NAME["uint8"], F32, F64], ids=str)
+def test_loops_of_known_lengths(target: str, dtype: DType) -> None:
+    """What is left behind whole vectors is known, too."""
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 3, 15, 16, 17, 18, 31, 33, 48, 66, 130):
+        store = ir.Store("y", I, ir.Load("x", I, dtype))
+        summed = ir.Accumulate("total", "add", ir.Cast(ir.Load("x", I, dtype), I64))
+        body = [
+            vector_for("i", ir.index(n), store),
+            ir.Accumulator("total", ir.index(0)),
+            vector_for("i", ir.index(n), summed),
+            ir.Store("z", ir.index(0), name("total")),
+        ]
+        k = kernel([("x", dtype, "in"), ("y", dtype, "out"), ("z", I64, "out")], [], body)
+        arrays = {"x": numbers(rng, dtype, n), "y": numbers(rng, dtype, n), "z": np.zeros(1, "i8")}
+        agree(k, arrays, {}, target)
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("stride", [-2, -1, 1, 2, 3])
 def test_strided_stores_write_only_their_elements(target: str, dtype: DType, stride: int) -> None:
     first = -stride * (N - 1) if stride < 0 else ir.index(0)

@@ -82,7 +82,7 @@ def align(
 
     down, across = most(counts[0]), most(counts[1])
     step = parameter((), INT64)
-    shape = (n_rois, channels, *bins)
+    shape = (n_rois, *bins, channels)  # a place is read with all its channels
     held = parameter(shape, wide.dtype)
     safe = binary("maximum", across, 1)
     at = (binary("floordiv", step, safe), binary("mod", step, safe))
@@ -116,13 +116,14 @@ def align(
         result = where(binary("eq", places, 0.0), 0.0, total)
     else:
         result = div(total, binary("maximum", places, 1.0))
-    return cast(result, x.dtype)
+    return cast(permute(result, (0, 3, 1, 2)), x.dtype)
 
 
 def _corners(
     x: Node, images: Node, positions: list[Node], sizes: tuple[Dim, Dim], n: Dim
 ) -> list[Node]:
-    """The four elements around places [region, 1, down, across], each times its weight."""
+    """The four elements [region, down, across, channel] around places [region, 1, down, across],
+    each times its weight."""
     outside: Node | None = None
     lows, highs, rests = [], [], []
     shape = (positions[0].shape[0], 1, positions[0].shape[2], positions[1].shape[3])
@@ -141,7 +142,7 @@ def _corners(
         rests.append(sub(held, low))
     assert outside is not None
     channels, plane = x.shape[1], sizes[0] * sizes[1]
-    rows = reshape(permute(reshape(x, (n, channels, plane)), (1, 0, 2)), (channels, n * plane))
+    rows = reshape(permute(x, (0, 2, 3, 1)), (n * plane, channels))
     image = cast(images, INT64)
     known = make("and", *(broadcast_to(b, image.shape) for b in (
         binary("ge", image, 0), binary("lt", image, size_like(n, image)))))  # fmt: skip
@@ -154,8 +155,8 @@ def _corners(
         first = reshape(first, (image.shape[0], 1, 1, 1))
         # An image that there is not must not become a place in another one.
         place = where(binary("lt", first, 0), -1, add(place, first))
-        taken = make("gather", rows, reshape(place, (place.shape[0], *shape[2:])), axis=1)
-        value = permute(taken, (1, 0, 2, 3))
+        value = make("gather", rows, reshape(place, (shape[0], *shape[2:])), axis=0)
         weight = mul(*(rests[k] if up else sub(1.0, rests[k]) for k, up in enumerate(is_high)))
-        terms.append(mul(value, where(outside, 0.0, cast(weight, x.dtype))))
+        inside = where(outside, 0.0, cast(weight, x.dtype))
+        terms.append(mul(value, reshape(inside, (shape[0], *shape[2:], 1))))
     return terms

@@ -46,7 +46,9 @@ CPU_LAYOUTS = frozenset(
 PACKED = frozenset({"pack"})
 #: What the host does: its own functions, sizes that are found, and a choice with nothing to do.
 HOST = frozenset("host cut if".split())
-ON_CPU = CPU_LAYOUTS | PACKED | HOST
+#: Elements that are picked one after the other, each for what was picked before it.
+PICKED = frozenset("select suppress".split())
+ON_CPU = CPU_LAYOUTS | PACKED | HOST | PICKED
 #: What int64 is needed for as such. An index that is one is read as a pair of words.
 WIDE = frozenset({"random_bits", "complex"})
 INDICES = (

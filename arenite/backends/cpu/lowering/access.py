@@ -8,6 +8,8 @@ LLVM writes it out lane by lane.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Literal
 from zlib import crc32
 
@@ -123,9 +125,12 @@ def _reversed(
 def _load_repeated(b: Builder, access: Access, t: VType, mask: Vec | None) -> Vec:
     """The elements that are there, each as often as it comes."""
     times = access.stride
-    firsts = range(0, t.lanes, times)
-    active = None if mask is None else b.shuffle(mask, None, list(firsts))
-    part = load_contiguous(b, access.pointer, t._replace(lanes=len(firsts)), active)
+    count = t.lanes // times
+    active = None
+    if mask is not None:  # an element is there if any of those that show it is
+        own = [b.shuffle(mask, None, list(range(k, t.lanes, times))) for k in range(times)]
+        active = reduce(or_, own)
+    part = load_contiguous(b, access.pointer, t._replace(lanes=count), active)
     return b.shuffle(part, None, [lane // times for lane in range(t.lanes)])
 
 
