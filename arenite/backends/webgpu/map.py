@@ -133,7 +133,7 @@ class Map(KernelBuilder):
         scope.statements.append(ir.Store(name, here, (word & ~kept) | (old & kept), is_some))
 
 
-class _ShortSums(_Map):
+class _ShortSums(Map):
     """A thread makes one result, as a map does, with the sums inside."""
 
     def _ends(self, walked: Sequence[Stage]) -> Ends:
