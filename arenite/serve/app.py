@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
 
-from arenite.serve import inference_api, ollama_api, openai_api
+from arenite.serve import inference_api, ollama_api, openai_api, openai_replies
 from arenite.serve.bodies import ApiError
 from arenite.serve.guard import App, Guard, Rules
 from arenite.serve.metrics import Metrics
@@ -25,7 +25,7 @@ from arenite.serve.served import Served, ServedArrays, ServedText
 ERRORS: dict[str, Callable[[ApiError], dict[str, Any]]] = {
     "/api/": ollama_api.error_body,
     "/v2": inference_api.error_body,
-    "": openai_api.error_body,
+    "": openai_replies.error_body,
 }
 
 
