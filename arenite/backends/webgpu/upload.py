@@ -22,7 +22,7 @@ from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
 STAGING_NBYTES = 16 * 2**20
 N_STAGING = 2
 #: One does not read as fast as a device takes bytes.
-N_THREADS = 4
+N_THREADS = 2
 
 
 class Upload(NamedTuple):
