@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from arenite.generate.model import LanguageModel
     from arenite.model import Model
 
+    class AnyModel(LanguageModel, Model):
+        """To checkers: has what either has, so that a wrong name or option is seen. What both have
+        and mean differently may be anything."""
+
+        file: Any
+        plan: Any
+
+
 Path = str | os.PathLike[str]
 #: What a model may be: an ONNX file, or one that is made of or for text.
 Kind = Literal["onnx", "language"]
@@ -60,7 +68,7 @@ def load(
     sessions: int = 1,
     device: str = "cpu",
     on_progress: OnProgress | None = None,
-) -> Any: ...
+) -> AnyModel: ...
 def load(
     model: Path,
     *,

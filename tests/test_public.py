@@ -121,6 +121,9 @@ def typed_calls(lm: arenite.LanguageModel) -> None:
     lm.generate("text", temprature=0.5)  # type: ignore[call-arg]
     lm.session().chat([], seed="one")  # type: ignore[arg-type]
     arenite.load("model.gguf", contxt=3)  # type: ignore[call-overload]
+    arenite.load("model.gguf").generate("text", temprature=0.5)  # type: ignore[call-arg]
+    arenite.load("model.onnx").generat("text")  # type: ignore[attr-defined]
+    arenite.load("model.gguf").plan.total_nbytes + arenite.load("model.onnx").plan(batch=2)
     arenite.zeroes((3,))  # type: ignore[attr-defined]
     arenite.compile(3)  # type: ignore[arg-type]
     arenite.device.get(3)  # type: ignore[arg-type]
