@@ -96,13 +96,19 @@ class KernelBuilder:
         tile, scope = ir.Name("tile"), Scope()
         row_tile, chunk = _quotient_and_rest(tile, loops.n_chunks)
         row_tile, across = _quotient_and_rest(row_tile, loops.n_blocks)
-        first = row_tile * loops.tile_rows
+        first: ir.Expr = row_tile * loops.tile_rows
         n_rows = index_expr(loops.n_rows)
-        last = ir.Binary("min", first + loops.tile_rows, n_rows)
+        last: ir.Expr = ir.Binary("min", first + loops.tile_rows, n_rows)
         body = self._body(scope.inner(), chunk, across)
+        axes, start, stop = loops.rows, first, last
+        inner = loops.inner_rows
+        if inner > 1 and loops.tile_rows % inner == 0:
+            # Whole turns of the last row axis, which has a loop of its own.
+            body = (self._loop(axes[-1], body),)
+            axes, start, stop = axes[:-1], first // inner, last // inner
         row_scope = Scope()
-        self._name_rows(row_scope)
-        rows = (ir.For("row", first, last, (*row_scope.block, *body)),)
+        self._name_rows(row_scope, axes)
+        rows = (ir.For("row", start, stop, (*row_scope.block, *body)),)
         return self.loop_kernel(loops.n_tiles, body if loops.n_rows == 1 else rows)
 
     def loop_kernel(

@@ -37,6 +37,8 @@ CHUNK = 4096
 COLUMNS = 256
 #: Elements of the side of a block that is transposed.
 BLOCK = 64
+#: Elements of a row up to which its number is not taken apart for each row, where that is possible.
+SHORT_ROW = 128
 #: Elements of an axis at the least that is worth a vector loop.
 SHORT = 8
 
@@ -76,6 +78,12 @@ class Nest:
         """Outer axes other than the vector axis and the one across it."""
         special = (self.vector, self.across)
         return tuple(axis for axis in self.outer if axis not in special)
+
+    @property
+    def inner_rows(self) -> int:
+        """Rows of the last of several row axes, where tiles can hold them all; else 1."""
+        size = self.rows[-1].size if len(self.rows) > 1 else 1
+        return size if isinstance(size, int) and 1 < size <= self.tile_rows else 1
 
     @property
     def n_rows(self) -> Dim:
@@ -138,6 +146,8 @@ def nest(kernel: Kernel, accesses: Sequence[Dim]) -> Nest:
         row_points = max(1, min(width, chunk)) * max(1, min(bounds(across.size)[1], BLOCK))
     tile_rows = max(1, TILE_POINTS // row_points)
     made = Nest(tuple(axes), position, vector, tile_rows, chunk, across)
+    if row_points <= SHORT_ROW and made.inner_rows > 1 and not kernel.axes:
+        made = replace(made, tile_rows=tile_rows - tile_rows % made.inner_rows)
     cost = bounds(made.n_rows)[1] * row_points * kernel.map_cost
     if made.n_tiles == 1 and isinstance(made.n_rows, int) and cost >= HALVED_COST:
         return replace(made, tile_rows=-(-made.n_rows // 2))
