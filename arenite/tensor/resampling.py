@@ -91,7 +91,9 @@ class ResamplingMethods(Operators, IndexingMethods, ReductionMethods):
         elif mode in _MODES:
             coordinates = "align_corners" if align_corners else "half_pixel"
             kind = "cubic" if mode == "bicubic" else "linear"
-            method = Method(kind, coordinates, cubic=-0.75, antialias=antialias)
+            # Widened filters are those of Pillow: another cubic, and nothing beyond the border.
+            cubic = -0.5 if antialias else -0.75
+            method = Method(kind, coordinates, "floor", cubic, antialias, exclude_outside=antialias)
         else:
             known = ", ".join(("nearest", "nearest-exact", "area", *_MODES))
             raise InvalidArgument(f"interpolate: mode is one of {known}, not {mode!r}")
