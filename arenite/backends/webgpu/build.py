@@ -115,8 +115,11 @@ def _cut(kernel: Kernel) -> Built:
             raise NotCompiled(f"{node.op} is not done on WebGPU yet")
     if not kernel.axes:
         return build_map(kernel)
-    fast = build_conv(kernel) or build_fast_product(kernel) or build_product(kernel)
-    return fast or build_short_sums(kernel) or _rows(kernel)
+    fast = build_conv(kernel) or build_fast_product(kernel)
+    if fast is None and kernel.stages[0].node.op == NORMED_PRODUCT:
+        # More than its factors' product: no plain loops say it.
+        raise NotCompiled(f"{NORMED_PRODUCT} of rows that do not lie as a matrix")
+    return fast or build_product(kernel) or build_short_sums(kernel) or _rows(kernel)
 
 
 def _rows(kernel: Kernel) -> Built:
