@@ -202,7 +202,7 @@ class Made(NamedTuple):
 def made(case: Case) -> Made:
     """The kernel of a case; what else there may be shows its result in another shape."""
     neutral, _ = passes.run(Graph.of([case.node]), passes.NEUTRAL)
-    way = [one for one in BACKEND.ways(ON_WEBGPU)[0] if one.name != "transfers"]
+    way = tuple(one for one in BACKEND.ways(ON_WEBGPU)[0] if one.name != "transfers")
     kernel, *_ = fuse(passes.run(neutral, way)[0]).kernels
     built = BACKEND.builder("webgpu")(kernel, "")
     shader = lower(built.loops)  # type: ignore[arg-type]
