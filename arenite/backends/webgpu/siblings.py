@@ -91,6 +91,7 @@ def joined(shaders: tuple[Shader, ...], stride_words: int) -> Shader:
         any(one.requires for one in shaders),
         tuple(f"{name}_p{k}" for k, one in enumerate(shaders) for name in one.wide),
         tuple(dict.fromkeys(team for one in shaders for team in one.teams)),
+        is_proven=all(one.is_proven for one in shaders),
     )
 
 

@@ -96,8 +96,8 @@ def test_work_values_beyond_one_binding_are_in_several_buffers(
         total = make("add", make("neg", total), one)
     expected = [a @ b.T for a, b in pairwise(arrays)]
     wanted = expected[0]
-    for product in expected[1:]:
-        wanted = product - wanted
+    for exact in expected[1:]:
+        wanted = exact - wanted
     monkeypatch.setattr(gpu, "limits", gpu.limits._replace(binding_nbytes=20_000))
     with executable([total]) as program:
         regions = loaded(program).regions

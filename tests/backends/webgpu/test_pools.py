@@ -3,6 +3,8 @@ judged by windows in NumPy. Whole numbers, so results are equal."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from arenite.ir.compose.basic import pad
 from tests.backends.webgpu.runner import Array, executable, run
 
 F32 = BY_NAME["float32"]
-REDUCED = {"max": np.max, "min": np.min, "sum": np.sum}
+REDUCED: dict[str, Any] = {"max": np.max, "min": np.min, "sum": np.sum}
 #: Axes, size and stride of windows.
 SHAPES = [((1, 2), 3, 2), ((2, 3), 2, 2), ((1, 2), 8, 1)]
 
