@@ -164,8 +164,7 @@ def test_who_finds_no_place_is_told_when_to_come_again(server: Address, talker: 
     engine, gate = talker.engine, threading.Event()
     room = engine.settings.slots + engine.queue
     streams = [
-        engine.submit([5, 6, 7], max_tokens=3, listener=lambda _: gate.wait())
-        for _ in range(room)
+        engine.submit([5, 6, 7], max_tokens=3, listener=lambda _: gate.wait()) for _ in range(room)
     ]
     try:  # nobody gets on while the first waits for the gate
         response, content = server.ask("POST", CHAT, BODY)
