@@ -145,7 +145,7 @@ class _ShortSums(Map):
         self._name_rows(scope, self.nest.outer)
         self._row(scope)
         n_points = product([axis.size for axis in self.nest.outer])
-        return self._in_stretches("row", n_points, scope.block)
+        return self.in_stretches("row", n_points, scope.block)
 
 
 def _bits_of(value: ir.Expr, bits: int) -> ir.Expr:
