@@ -95,7 +95,8 @@ class Buffer:
     def from_array(cls, array: NDArray[Any]) -> Buffer:
         """Borrow a C-contiguous NumPy array: no copy, read-only where it is. The buffer keeps the
         memory. An array over bytes that a storage is known for (those of another buffer, or of an
-        array that was borrowed before) is a view of that storage."""
+        array that was borrowed before) is a view of that storage. Of a view of an array all of that
+        is borrowed: two views that overlap are of one storage."""
         if not isinstance(array, np.ndarray):
             raise TypeMismatch(f"a NumPy array is needed, not {type(array).__name__}")
         if not array.flags.c_contiguous:
@@ -104,9 +105,16 @@ class Buffer:
                 "C-contiguous; copy it first (numpy.ascontiguousarray)"
             )
         dtype, shape = dtype_of(array.dtype), checked_shape(array.shape)
-        address: int = array.__array_interface__["data"][0]
+        start, end = np.lib.array_utils.byte_bounds(array)
+        owner: NDArray[Any] = array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        first, last = np.lib.array_utils.byte_bounds(owner)
+        if not first <= start <= end <= last:  # an array that was forged
+            owner, first, last = array, start, end
         read_only = not array.flags.writeable
-        storage, offset = Storage.at(address, array.nbytes, owner=array)
+        storage, offset = Storage.at(first, last - first, owner=owner)
+        offset += start - first
         return cls.__new__(cls)._set(storage, offset, array.nbytes, dtype, shape, read_only)
 
     @classmethod

@@ -409,6 +409,19 @@ def test_an_array_that_is_borrowed_twice_is_one_storage() -> None:
         first.as_array_mut()
 
 
+def test_views_of_a_borrowed_array_conflict_where_they_overlap() -> None:
+    array = np.zeros((8, 4), np.float32)
+    inner, across = Buffer.from_array(array[2:4]), Buffer.from_array(array[3:7])
+    whole, apart = Buffer.from_array(array.reshape(-1)), Buffer.from_array(array[7:])
+    written = BufferRange.of(inner, Role.WRITE)
+    assert written.conflicts_with(BufferRange.of(across, Role.READ))
+    assert written.conflicts_with(BufferRange.of(whole, Role.READ))
+    assert not written.conflicts_with(BufferRange.of(apart, Role.READ))
+    across.copyin(np.arange(16, dtype=np.float32))
+    assert array[3:7].reshape(-1).tolist() == list(range(16))
+    assert inner.copyout() == array[2:4].tobytes()
+
+
 def test_memory_that_was_given_back_and_is_used_anew_is_another_storage() -> None:
     cpu = CpuAllocator()
     ids = []
