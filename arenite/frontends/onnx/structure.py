@@ -240,7 +240,7 @@ def _probed(call: Call, handler: Handler) -> tuple[list[int], list[Value]]:
                 return asked, _tensors(call, handler(call.with_inputs(inputs)))
             except Unknown as unknown:
                 if unknown.index in asked or not call.is_found_in_run(unknown.index):
-                    raise
+                    call.refuse(f"input {unknown.index} decides structure, and a run finds it")
                 asked.append(unknown.index)
             except AreniteError as problem:
                 error = error or problem
