@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 #: Elements of an input up to which it may decide structure: a program is made for its numbers.
 MAX_DECIDING, MAX_DECIDING_FLOATS = 64, 8
 
+#: Sizes that one input of an operator may have a run find.
+MAX_SIZES = 64
+
 #: Ops whose results a run finds.
 _FOUND = frozenset({"parameter", "state", "cut", "arange", "growing_loop", "specialize", "host"})
 
@@ -74,6 +77,9 @@ def sizes_in_run(call: Call, index: int, signed: bool = False) -> list[Dim]:
     """The elements of an input as sizes, of which some are found in a run; `signed` ones may be
     negative, and are differences of sizes."""
     sizes: list[Dim] = []
+    count = product(call.node(index).shape)
+    if not isinstance(count, int) or count > MAX_SIZES:
+        call.refuse(f"input {index} has {count} sizes, which a run finds; {MAX_SIZES} are the most")
     for place, one in enumerate(_elements(call.node(index))):
         if not isinstance(one, Node):
             sizes.append(one)
@@ -240,7 +246,7 @@ def _probed(call: Call, handler: Handler) -> tuple[list[int], list[Value]]:
                 return asked, _tensors(call, handler(call.with_inputs(inputs)))
             except Unknown as unknown:
                 if unknown.index in asked or not call.is_found_in_run(unknown.index):
-                    raise
+                    call.refuse(f"input {unknown.index} decides structure, and a run finds it")
                 asked.append(unknown.index)
             except AreniteError as problem:
                 error = error or problem
