@@ -17,8 +17,9 @@ PACKAGE = Path(locks.__file__).parent
 #: What threads wait with. A barrier or a queue that a function makes for threads of its own, and
 #: that ends with it, is no lock of the package: no forked process waits for one.
 WAITING = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event", "allocate_lock"}
-#: In a process of its own, which never forks.
-ELSEWHERE = {("backends/cpu/compiling/child.py", "Event")}
+#: In a process of its own, which never forks; and over a lock of `arenite.locks`, where only the
+#: thread of an engine waits, which no forked process has.
+ELSEWHERE = {("backends/cpu/compiling/child.py", "Event"), ("serve/engine.py", "Condition")}
 
 
 def locks_made(source: str) -> set[str]:

@@ -116,6 +116,7 @@ class Engine(Closing):
         self._active: dict[Text, Request] = {}
         self._profiles: list[Future[Profile]] = []
         self._is_closing = False
+        self._process = os.getpid()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="arenite engine", daemon=True)
         self._thread.start()
@@ -258,6 +259,8 @@ class Engine(Closing):
             raise RunFailed(f"this engine has failed: {self._failure}") from self._failure
         if self._is_closing:
             raise RunFailed("this engine was closed")
+        if self._process != os.getpid():
+            raise RunFailed("this engine runs in the process that was forked; make one here")
 
     # The engine's thread.
 

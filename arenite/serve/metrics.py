@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
+
+from arenite import locks
 
 #: Upper bounds of the buckets that times fall into, in seconds.
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -40,7 +41,7 @@ class Metrics:
 
     def __init__(self, paths: frozenset[str]) -> None:
         self._paths = paths
-        self._lock = threading.Lock()
+        self._lock = locks.reentrant()
         self._requests: Counter[tuple[str, int]] = Counter()
         self._seconds = Histogram()
 

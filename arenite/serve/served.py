@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from starlette.requests import ClientDisconnect, Request
 
+from arenite import locks
 from arenite.errors import AreniteError
 from arenite.program.closing import Closing
 from arenite.serve.bodies import ApiError, Body, api_error, tokens_of
@@ -111,7 +111,7 @@ class ServedText(Served):
         self.file = maker.file
         self.context = maker.context
         self.tokenizer = maker.tokenizer
-        self._embedding = threading.Lock()
+        self._embedding = locks.reentrant()
         self._costs: list[dict[str, Any]] = []
         self._costs_at = 0.0
 
@@ -279,8 +279,9 @@ class ServedArrays(Served):
         self.model, self.program = model, program
         self.about = f"An ONNX model: /v2/models/{name}/infer runs it."
         self._plan = plan
-        self._turn = threading.Lock()
-        self._places = threading.Semaphore(queue + 1)
+        self._turn = locks.reentrant()
+        self._room = queue + 1
+        self._n_here = 0  # requests that run or wait; the event loop alone counts them
         self._n_runs = 0
 
     @property
@@ -299,12 +300,13 @@ class ServedArrays(Served):
 
     async def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The outputs by their names; runs take turns."""
-        if not self._places.acquire(blocking=False):
+        if self._n_here >= self._room:
             raise ApiError(429, "as many requests wait as may; come back later", retry_after=1)
+        self._n_here += 1
         try:
             return await asyncio.to_thread(self._run, inputs)
         finally:
-            self._places.release()
+            self._n_here -= 1
 
     def _run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         try:

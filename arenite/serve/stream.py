@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -39,15 +38,15 @@ class Stream:
         self.prompt = tuple(prompt)
         self._queue: SimpleQueue[Chunk | BaseException] = SimpleQueue()
         self._put: Listener = listener or self._queue.put
-        self._cancelled = threading.Event()
+        self._is_cancelled = False
 
     def cancel(self) -> None:
         """End the text within one step: its last chunk says "cancelled"."""
-        self._cancelled.set()
+        self._is_cancelled = True
 
     @property
     def is_cancelled(self) -> bool:
-        return self._cancelled.is_set()
+        return self._is_cancelled
 
     def put(self, chunk: Chunk | BaseException) -> None:
         """For the engine: hand out a chunk, or the error that ends the stream. A listener that

@@ -162,15 +162,16 @@ class StatementWriter(source.Statements):
 
     def _loop(self, loop: ir.For) -> None:
         write = self.write
+        start, stop = self.texts(loop.start, loop.stop)
+        end = stop
+        if write.number_of(loop.stop) is None and not isinstance(loop.stop, ir.Name):
+            # It stands beside the loop: its name is taken for those that follow, too.
+            end = write.taken.take(f"{loop.var}_end")
+            self.line(f"const int64_t {end} = {stop};")
         with self._scope():
-            start, stop = self.texts(loop.start, loop.stop)
             write.bind(loop.var, loop.start)
             write.numbers.pop(loop.var, None)
             var = self.name(loop.var)
-            end = stop
-            if write.number_of(loop.stop) is None and not isinstance(loop.stop, ir.Name):
-                end = write.taken.take(f"{var}_end")
-                self.line(f"const int64_t {end} = {stop};")
             sums = _float_sums(loop)
             if sums:
                 self._sum_loop(loop, var, start, end, sums)

@@ -79,7 +79,10 @@ def test_mutated_real_models_are_read_or_refused(
 
 @pytest.mark.parametrize("seed", range(150))
 def test_mutated_small_models_are_read_or_refused(seed: int) -> None:
-    assert rounds(small(seed).SerializeToString(), f"small {seed}", ROUNDS)
+    data = small(seed).SerializeToString()
+    n_read = rounds(data, f"small {seed}", ROUNDS)
+    # Sizes are filled in blindly: of some seeds the model is refused before anything is changed.
+    assert n_read or not isinstance(read(data, {}), Translated)
 
 
 @pytest.mark.parametrize("seed", range(40))

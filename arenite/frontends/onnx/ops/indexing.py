@@ -253,7 +253,10 @@ def slice_by_inputs(call: Call) -> Result:
 def _found_slice(call: Call) -> Node:
     """A slice whose ends only a run knows: planned for the whole axis, and as long as found."""
     x = call.node(0)
-    [count] = call.value(1).shape
+    shape = call.value(1).shape
+    if len(shape) != 1:
+        call.fail(f"its starts have {len(shape)} axes; a vector is needed")
+    [count] = shape
     if not isinstance(count, int):
         call.refuse("how many axes it slices is only found while running")
     axes = call.integers(3) if call.has(3) else list(range(count))
