@@ -166,7 +166,8 @@ def quantised_runs(x: Array) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """float32[..., K] as numbers[..., K / 32, 32], and the scale of each run."""
     runs = x.reshape(*x.shape[:-1], x.shape[-1] // RUN, RUN)
     with np.errstate(all="ignore"):
-        scale = np.abs(runs).max(axis=-1, initial=0) / np.float32(127)
+        largest: NDArray[np.float32] = np.abs(runs).max(axis=-1, initial=0)
+        scale = largest / np.float32(127)
         scale = np.where(scale < np.float32(LEAST_NORMAL), np.float32(0), scale)
         inverse = np.where(scale == 0, np.float32(0), np.float32(1) / scale)
         whole = np.rint(runs * inverse[..., None])
