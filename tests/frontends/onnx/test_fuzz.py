@@ -27,6 +27,8 @@ from tests.frontends.onnx.random_models import random_model
 REAL = ("silero-vad", "magika", "basic-pitch", "ppocr-det", "ppocr-cls")
 #: Rounds of one case, and what one round may take.
 ROUNDS, SECONDS, NBYTES = 20, 20.0, 1 << 30
+#: Small models that are mutated.
+N_SMALL = 150
 
 
 def small(seed: int) -> ModelProto:
@@ -39,6 +41,13 @@ def small(seed: int) -> ModelProto:
         for dim, size in zip(one.type.tensor_type.shape.dim, sizes, strict=True):
             dim.dim_value = size
     return model
+
+
+def readable(seed: int) -> ModelProto:
+    """The first of some small models that is read as it is: sizes are filled in blindly, and of
+    some seeds that makes no sense."""
+    models = (small(seed + N_SMALL * k) for k in range(10))
+    return next(one for one in models if isinstance(read(one.SerializeToString(), {}), Translated))
 
 
 def gaps(data: bytes) -> list[tuple[int, int]]:
@@ -77,12 +86,9 @@ def test_mutated_real_models_are_read_or_refused(
     rounds(catalogue_model(name).read_bytes(), f"{name} {part}", ROUNDS)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(N_SMALL))
 def test_mutated_small_models_are_read_or_refused(seed: int) -> None:
-    data = small(seed).SerializeToString()
-    n_read = rounds(data, f"small {seed}", ROUNDS)
-    # Sizes are filled in blindly: of some seeds the model is refused before anything is changed.
-    assert n_read or not isinstance(read(data, {}), Translated)
+    assert rounds(readable(seed).SerializeToString(), f"small {seed}", ROUNDS)
 
 
 @pytest.mark.parametrize("seed", range(40))
