@@ -9,6 +9,7 @@ import asyncio
 import json
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ def error_body(problem: ApiError) -> dict[str, Any]:
     }
 
 
-class Reply:
+class Reply(ABC):
     """The answers to one request, whole or as a stream."""
 
     #: What this kind is called in objects, whole and in pieces, and how its ids begin.
@@ -141,13 +142,15 @@ class Reply:
                 task.cancel()
             self.cancel()
 
+    @abstractmethod
     async def choice(self, index: int, request: TextRequest, answer: Answer) -> dict[str, Any]:
-        raise NotImplementedError
+        """One answer, whole."""
 
+    @abstractmethod
     def deltas(
         self, index: int, request: TextRequest, answer: Answer
     ) -> AsyncIterator[dict[str, Any]]:
-        raise NotImplementedError
+        """One answer as it comes."""
 
 
 class ChatReply(Reply):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -49,9 +50,9 @@ class Served(Closing):
         self._began = time.monotonic()
 
     @property
+    @abstractmethod
     def plan(self) -> MemoryPlan:
         """Every byte of it."""
-        raise NotImplementedError
 
     def stats(self) -> dict[str, Any]:
         """What the page shows, now."""

@@ -449,3 +449,12 @@ def test_models_for_embeddings_are_refused(folder: Path) -> None:
     write_model(path, TINY["bert"])
     with pytest.raises(NotSupported, match="embeddings"):
         Engine(path)
+
+
+def test_a_forked_process_has_no_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread stays behind: nobody would ever answer."""
+    with monkeypatch.context() as patched:
+        patched.setattr("os.getpid", lambda: -1)
+        with pytest.raises(RunFailed, match="forked"):
+            engine.submit([5, 6], max_tokens=1)
+    assert len(list(engine.submit([5, 6], max_tokens=1))) == 1
