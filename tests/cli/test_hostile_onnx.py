@@ -84,7 +84,14 @@ def test_a_long_loop_ends_by_an_interrupt(tmp_path: Path) -> None:
     file = saved(tmp_path, looping(10**12))
     np.save(tmp_path / "x.npy", np.ones(2, np.float32))
     arguments = ["run", str(file), "-i", f"x={tmp_path / 'x.npy'}"]
-    code = f"import sys; sys.argv[1:] = {arguments!r}; from arenite.cli.main import run; run()"
+    # A shell that starts tests in the background has them ignore interrupts, and what they start.
+    code = f"""
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv[1:] = {arguments!r}
+from arenite.cli.main import run
+run()
+"""
     process = subprocess.Popen(
         [sys.executable, "-c", code], stderr=subprocess.PIPE, env=os.environ, text=True
     )
@@ -94,6 +101,9 @@ def test_a_long_loop_ends_by_an_interrupt(tmp_path: Path) -> None:
         fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
         used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=120)
+    try:
+        _, errors = process.communicate(timeout=120)
+    finally:
+        process.kill()
     assert process.returncode == 130, errors
     assert "interrupted" in errors
