@@ -40,8 +40,17 @@ class Page:
             if answer.get("id") == self._number:
                 assert "error" not in answer, answer
                 return answer["result"]
-            if answer.get("method") == "Runtime.exceptionThrown":
-                self.errors.append(json.dumps(answer["params"]["exceptionDetails"])[:500])
+            self._note(answer.get("method"), answer.get("params", {}))
+
+    def _note(self, method: str | None, told: dict[str, Any]) -> None:
+        """Whatever a console would show as an error."""
+        is_error = (
+            method == "Runtime.exceptionThrown"
+            or (method == "Runtime.consoleAPICalled" and told["type"] in ("error", "assert"))
+            or (method == "Log.entryAdded" and told["entry"]["level"] == "error")
+        )
+        if is_error:
+            self.errors.append(json.dumps(told)[:500])
 
     def _message(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
@@ -58,7 +67,7 @@ class Page:
         self._call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
-            height=800,
+            height=height,
             deviceScaleFactor=1,
             mobile=False,
         )
@@ -67,8 +76,10 @@ class Page:
         self._call("Page.navigate", url=url)
 
     def evaluate(self, expression: str) -> Any:
-        """What an expression is in the page."""
-        answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """What an expression is in the page; a promise is waited for."""
+        answer = self._call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
