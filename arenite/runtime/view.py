@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from arenite.errors import AreniteError
 from arenite.ir.dim import Dim, bounds
+from arenite.ir.graph import topological
 from arenite.memory.page import STYLES as PLAN_STYLES
 from arenite.memory.page import page_data, shown_name
 from arenite.passes.changes import Change, changes
@@ -39,7 +40,7 @@ MAX_TEXT_NBYTES = 4 * 2**20
 #: Lines of differences, over all passes, and letters of a line.
 MAX_LINES, MAX_LETTERS = 2000, 300
 #: Nodes, origins and conflicts of one row.
-MAX_STAGES, MAX_ORIGINS, MAX_CONFLICTS = 40, 8, 12
+MAX_NODES, MAX_ORIGINS, MAX_CONFLICTS = 40, 8, 12
 STYLES = (*PLAN_STYLES, "viewer.css")
 SCRIPTS = (
     *("elements.js", "scales.js", "box_map.js", "strip.js", "stepper.js", "memory.js"),
@@ -135,8 +136,8 @@ def _program(name: str, program: Executable, texts: _Texts) -> dict[str, Any]:
     ]
     shown = {
         id(kernel): _kernel(kernel, reads, at_load, fused.get(kernel.entry_point), texts)
-        # The dearest first: there may not be room for the texts of all.
-        for kernel, reads, at_load in sorted(kernels, key=lambda row: -row[0].launch.cost_ns)
+        # Those with the most work first: there may not be room for the texts of all.
+        for kernel, reads, at_load in sorted(kernels, key=lambda row: -_largest(row[0].operations))
     }
     return {
         "name": shown_name(name),
@@ -154,7 +155,7 @@ def _kernel(
     fused: Kernel | None,
     texts: _Texts,
 ) -> dict[str, Any]:
-    stages = [] if fused is None else fused.stages
+    nodes = [] if fused is None else _fused(fused)
     return {
         "name": shown_name(kernel.entry_point),
         "atLoad": at_load,
@@ -163,7 +164,6 @@ def _kernel(
         "operations": _largest(kernel.operations),
         "tiles": shown_name(kernel.global_size[0]),
         "group": [] if kernel.local_size is None else list(map(shown_name, kernel.local_size)),
-        "cost": kernel.launch.cost_ns,
         "border": shown_name(kernel.border),
         "origins": [shown_name(_place(one)) for one in kernel.origins[:MAX_ORIGINS]],
         "varies": not all(
@@ -172,14 +172,21 @@ def _kernel(
         ),
         "readsOf": [shown_name(one) for one in list(reads)[:MAX_ORIGINS]],
         "space": "" if fused is None else shown_name(_space(fused)),
-        "stages": [
-            [shown_name(one.node.op), one.role.value, shown_name(one.node.type_text)]
-            for one in stages[:MAX_STAGES]
-        ],
-        "nStages": len(stages),
+        "nodes": nodes[:MAX_NODES],
+        "nNodes": len(nodes),
         "loops": texts.number(zlib.compress(nameless(kernel).encode(), 6)),
         "source": texts.number(kernel.module.packed),
     }
+
+
+def _fused(kernel: Kernel) -> list[tuple[str, str, str]]:
+    """The nodes that are computed in it: op, what it is there, type. Those that are no stage are
+    computed where others read them."""
+    roles = {stage.node: stage.role.value for stage in kernel.stages}
+    nodes = topological([*roles, *kernel.outputs], stop=kernel.inputs)
+    return [
+        (shown_name(one.op), roles.get(one, "inside"), shown_name(one.type_text)) for one in nodes
+    ]
 
 
 def _space(kernel: Kernel) -> str:

@@ -17,23 +17,24 @@ async function unpacked(packed) {
 }
 
 class KernelsPanel {
-  /** `rows` are {name, kind, micros, share, nbytes, operations, time, kernel}; `isMeasured` says
-   * what the time is; `go(panel, name)` shows a kernel elsewhere, in one of `places`. */
+  /** `rows` are {name, place, micros, share, nbytes, operations, time, kernel, text}; with
+   * `isMeasured` shares are those of time, else of operations; `go(panel, name)` shows a kernel
+   * elsewhere, in one of `places`. */
   constructor(host, rows, { isMeasured, texts, nameMark, places, go }) {
     Object.assign(this, { rows, isMeasured, texts, nameMark, places, go });
     this.query = "";
     this.nRows = FIRST_KERNELS;
     this.shownText = "loops";
     this.selected = null;
+    const bytes = { name: "bytes", of: (row) => row.nbytes, title: "that one launch reads and writes" };
+    const operations = { name: "operations", of: (row) => row.operations, wide: isMeasured, title: "of one launch" };
     this.columns = [
       { name: "kernel", of: (row) => row.name },
-      { name: isMeasured ? "time" : "estimate", of: (row) => row.micros, title: isMeasured ? "in the run that was timed, over all threads" : "what it may take, not measured: --profile measures" },
-      ...(rows.some((row) => row.nbytes !== null) ? [
-        { name: "bytes", of: (row) => row.nbytes, title: "that one launch reads and writes" },
-        { name: "operations", of: (row) => row.operations, wide: true, title: "of one launch" }] : []),
+      ...(isMeasured ? [{ name: "time", of: (row) => row.micros, title: "in the run that was timed, over all threads" }] : []),
+      ...(rows.some((row) => row.nbytes !== null) ? [bytes, operations] : []),
       ...(isMeasured ? [{ name: "of limit", of: (row) => row.time?.limitShare ?? null, wide: true, title: "of what the machine can do at most" }] : []),
     ];
-    this.sortBy = 1;
+    this.sortBy = isMeasured ? 1 : 2;
     this.isRising = false;
     this.build(host);
     this.draw();
@@ -54,7 +55,7 @@ class KernelsPanel {
     host.append(
       element("div", { class: "map-head" },
         element("h2", {}, counted(this.rows.length, "kernel"),
-          element("small", {}, this.isMeasured ? "  times of a run that was measured" : "  times are estimates: --profile measures")),
+          element("small", {}, this.isMeasured ? "  times of a run that was measured" : "  bars show operations: --profile measures time")),
         element("div", { class: "tools" }, this.search, this.found)),
       element("div", { class: "halves wide-left" },
         element("div", { class: "scrolls" }, element("table", { class: "kernel-list" }, element("thead", {}, element("tr", {}, this.heads)), this.table), this.more),
@@ -91,7 +92,7 @@ class KernelsPanel {
 
   draw() {
     const rows = this.sorted();
-    const most = Math.max(...this.rows.map((row) => row.micros ?? 0), 1e-9);
+    const most = Math.max(...this.rows.map((row) => row.share), 1e-9);
     for (const [k, head] of this.heads.entries()) {
       head.setAttribute("aria-sort", k !== this.sortBy ? "none" : this.isRising ? "ascending" : "descending");
     }
@@ -105,7 +106,7 @@ class KernelsPanel {
 
   row(row, most) {
     const meter = element("div", { class: "meter" }, element("i"));
-    meter.firstChild.style.width = `${(100 * (row.micros ?? 0)) / most}%`;
+    meter.firstChild.style.width = `${(100 * row.share) / most}%`;
     const time = row.micros === null ? (row.kernel?.atLoad ? "at load" : "–") : readableMicros(row.micros);
     const cells = {
       kernel: [breakable(row.name), meter],
@@ -114,7 +115,6 @@ class KernelsPanel {
       operations: [row.operations === null ? "–" : readableCount(row.operations)],
       "of limit": [row.time?.bound ? `${percent(row.time.limitShare)} ${row.time.bound}` : "–"],
     };
-    cells.estimate = cells.time;
     return element("tr", { "data-place": row.place, click: () => this.select(row) },
       this.columns.map(({ name, wide }, k) => element("td", { class: `${k ? "number" : "name"}${wide ? " wide" : ""}` }, cells[name])));
   }
@@ -155,15 +155,15 @@ class KernelsPanel {
     if (!row) return;
     const { kernel, time } = row;
     const most = (amount) => (kernel.varies ? `up to ${amount}` : amount);
-    const stages = kernel?.stages.map(([op, role, type]) => element("li", {}, element("b", {}, op), element("small", {}, ` ${role}, ${type}`))) ?? [];
-    if (kernel && kernel.nStages > kernel.stages.length) stages.push(element("li", { class: "soft" }, `and ${grouped(kernel.nStages - kernel.stages.length)} more`));
+    const nodes = kernel?.nodes.map(([op, role, type]) => element("li", {}, element("b", {}, op), element("small", {}, ` ${role}, ${type}`))) ?? [];
+    if (kernel && kernel.nNodes > kernel.nodes.length) nodes.push(element("li", { class: "soft" }, `and ${grouped(kernel.nNodes - kernel.nodes.length)} more`));
     const links = this.places.filter((place) => !kernel?.atLoad || place === "memory").map((place) =>
       element("button", { type: "button", click: () => this.go(place, row.name) }, `in ${place}`));
     this.detail.append(
       factList(row.name, [
         ["from", kernel ? kernel.origins.join(", ") : time?.origin],
         ["when", kernel?.atLoad ? "once, before the first run: it reads constants alone" : ""],
-        [this.isMeasured ? "time" : "estimate", row.micros === null ? "" : `${readableMicros(row.micros)}, ${percent(row.share)} of a run`],
+        ["time", row.micros === null ? "" : `${readableMicros(row.micros)}, ${percent(row.share)} of a run`],
         ["of its limit", time?.bound ? `${percent(time.limitShare)} of what ${time.bound} allows` : ""],
         ["rates", time && (time.gops || time.gbytes) ? `${time.gops.toFixed(1)} Gop/s, ${time.gbytes.toFixed(1)} GB/s` : ""],
         ["ran", time ? [time.runs ? `${counted(time.runs, "run")}, ` : "", counted(time.tiles, "tile")].join("") : ""],
@@ -176,7 +176,7 @@ class KernelsPanel {
         ["ends here", kernel?.border ? `because ${kernel.border}` : ""],
       ]),
       ...(links.length ? [element("div", { class: "places" }, links)] : []),
-      ...(stages.length ? [element("h3", {}, counted(kernel.nStages, "node"), " fused into it"), element("ol", { class: "stages" }, stages)] : []));
+      ...(nodes.length ? [element("h3", {}, counted(kernel.nNodes, "node"), " fused into it"), element("ol", { class: "nodes" }, nodes)] : []));
     if (kernel) this.drawTexts(row);
   }
 

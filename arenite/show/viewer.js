@@ -67,18 +67,17 @@ class Viewer {
 
   kernelRows() {
     const kernels = this.program?.kernels ?? this.data.trace.kernels.map(({ name }) => ({ name, isBare: true }));
-    const estimated = kernels.reduce((sum, one) => sum + (one.atLoad ? 0 : one.cost ?? 0), 0) || 1;
+    const operations = kernels.reduce((sum, one) => sum + (one.atLoad ? 0 : one.operations ?? 0), 0) || 1;
     return kernels.map((kernel, place) => {
       const time = this.times.get(this.nameInTrace(kernel.name)) ?? null;
-      const isTimed = this.isMeasured ? time !== null : !kernel.atLoad;
       // What one launch of the run had: sizes may have been smaller than they may be.
       const launched = (rate) => Math.round((rate * 1e9 * time.seconds) / Math.max(time.runs, 1));
       const origins = kernel.origins?.join(" ") ?? time?.origin ?? "";
       return {
         name: kernel.name, place, time,
         text: `${kernel.name} ${origins} ${kernel.border ?? ""}`.toLowerCase(),
-        micros: !isTimed ? null : this.isMeasured ? time.seconds * 1e6 : kernel.cost / 1000,
-        share: !isTimed ? 0 : this.isMeasured ? time.share : kernel.cost / estimated,
+        micros: time && time.seconds * 1e6,
+        share: time ? time.share : this.isMeasured || kernel.atLoad ? 0 : kernel.operations / operations,
         nbytes: time?.gbytes ? launched(time.gbytes) : kernel.isBare ? null : kernel.reads + kernel.writes,
         operations: time?.gops ? launched(time.gops) : kernel.isBare ? null : kernel.operations,
         kernel: kernel.isBare ? null : kernel,
@@ -88,34 +87,34 @@ class Viewer {
 
   /** What fills memory, and what takes time, each as one bar. */
   drawGlance() {
-    const { program, data } = this;
+    const { program } = this;
     const parts = [];
     if (program) {
       parts.push(element("h2", {}, `Memory: ${readableBytes(program.plan.total)}`),
         memoryBar(program.plan, (region) => this.show("memory").choose(region)));
     }
-    const timed = this.rows.filter((row) => row.micros);
-    const kinds = kindsByAmount(timed.map((row) => [row.name, row.micros]));
-    const total = kinds.reduce((sum, [, micros]) => sum + micros, 0);
-    const shown = kinds.filter(([, micros], k) => k < COLOURED_KINDS && micros > total / 200);
-    const rest = total - shown.reduce((sum, [, micros]) => sum + micros, 0);
+    const inRun = this.rows.filter((row) => row.share);
+    const kinds = kindsByAmount(inRun.map((row) => [row.name, this.isMeasured ? row.micros : row.operations]));
+    const total = kinds.reduce((sum, [, amount]) => sum + amount, 0);
+    const shown = kinds.filter(([, amount], k) => k < COLOURED_KINDS && amount > total / 200);
+    const rest = total - shown.reduce((sum, [, amount]) => sum + amount, 0);
     if (total) {
-      const title = this.isMeasured ? `Time: ${readableMicros(total)}` : `Time, estimated: ${readableMicros(total)}`;
-      const about = this.isMeasured ? " of work in one run, over all threads" : " of one thread; --profile measures";
-      const run = ([kind, micros], k) => barRun(kind, `${percent(micros / total)}, ${readableMicros(micros)}`, micros / total, `--kind-${k}`, {
-        class: k ? "run" : "run first", title: `${kind}: ${readableMicros(micros)}, ${percent(micros / total)}`,
+      const readable = this.isMeasured ? readableMicros : readableCount;
+      const title = `${this.isMeasured ? "Time" : "Operations"}: ${readable(total)}`;
+      const about = this.isMeasured ? " of work in one run, over all threads" : " in one run, with sizes at their largest; --profile measures time";
+      const run = ([kind, amount], k) => barRun(kind, `${percent(amount / total)}, ${readable(amount)}`, amount / total, `--kind-${k}`, {
+        class: k ? "run" : "run first", title: `${kind}: ${readable(amount)}, ${percent(amount / total)}`,
         click: () => this.show("kernels").find(kind),
       });
       const bar = element("div", { class: "bar times" }, shown.map(run));
       if (rest > total / 1e6) {
         bar.append(barRun(counted(kinds.length - shown.length, "other kind"), percent(rest / total), rest / total, `--kind-${COLOURED_KINDS}`, {
-          class: "run", title: readableMicros(rest), click: () => this.show("kernels").find("") }));
+          class: "run", title: readable(rest), click: () => this.show("kernels").find("") }));
       }
       parts.push(element("h2", {}, title, element("small", {}, about)), bar);
     }
     this.glance.replaceChildren(...parts);
     this.glance.hidden = !parts.length;
-    return data;
   }
 
   /** A panel, made if it is not there yet. */

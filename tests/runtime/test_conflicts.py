@@ -17,11 +17,12 @@ from arenite.runtime.executable import Executable
 
 
 def branches(x: arenite.Tensor, w: arenite.Tensor) -> arenite.Tensor:
-    """Values whose bytes are used again, and several that one launch reads."""
-    parts = [(x @ w).softmax(-1)]
+    """Two chains of values of several sizes, each of which uses bytes of the other again."""
+    a, b = x @ w, (x + 1) @ w
     for _ in range(4):
-        parts.append((parts[-1] @ w).sort())
-    return (parts[0] * parts[2]) @ w + parts[4] @ w
+        a = (a @ w).sort()
+        b = arenite.concat([b, b @ w], -1).sort()[:, 4:12] @ w
+    return a @ w + b @ w
 
 
 def looped(x: arenite.Tensor, w: arenite.Tensor) -> Any:
@@ -99,3 +100,11 @@ def test_reuse_of_bytes_is_told_from_data() -> None:
             kept = {*before.reads} & {*after.writes}
             assert wait.is_reuse == (not handed | kept)
         assert {wait.is_reuse for wait in waits} == {True, False}
+        # Some values share a part of their bytes.
+        names = [value.name for value in executable.compiled.values]
+        sizes = [
+            (one.end - one.start, *(executable.plan.slots[names[int(v)]].nbytes for v in one[1:3]))
+            for wait in waits
+            for one in wait.conflicts
+        ]
+        assert any(shared < max(sizes_of) for shared, *sizes_of in sizes)

@@ -93,6 +93,21 @@ class Page:
     def type(self, text: str) -> None:
         self._call("Input.insertText", text=text)
 
+    def wheel(self, x: float, y: float, by: float, *, ctrl: bool = False) -> None:
+        """Turn the wheel over a point of the window."""
+        self._mouse("mouseWheel", x, y, deltaX=0, deltaY=by, modifiers=2 * ctrl)
+
+    def drag(self, x: float, y: float, to_x: float, to_y: float) -> None:
+        """From one point of the window to another."""
+        self._mouse("mousePressed", x, y, button="left", clickCount=1)
+        for share in (0.5, 1):
+            at = (x + (to_x - x) * share, y + (to_y - y) * share)
+            self._mouse("mouseMoved", *at, button="left", buttons=1)
+        self._mouse("mouseReleased", to_x, to_y, button="left", clickCount=1)
+
+    def _mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
+        self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
+
     def press(self, key: str) -> None:
         text = {"Enter": "\r"}.get(key)
         more = {"text": text} if text else {}

@@ -17,12 +17,13 @@ import arenite
 from arenite.device.allocator import readable_nbytes
 from arenite.errors import printable
 from arenite.hazards import order
+from arenite.ir.node import Node
 from arenite.program.touched import placed
 from arenite.runtime import view
 from arenite.runtime.executable import Executable
 from arenite.runtime.profile import Profile
 from arenite.runtime.trace import Trace
-from arenite.schedule import fuse
+from arenite.schedule import Kernel, fuse
 from tests.show.browser import needs_chromium
 from tests.show.devtools import Page, browser
 from tests.show.test_page import NAMES, Elements
@@ -130,6 +131,9 @@ def test_passes_show_the_graph_before_and_after(page: Page, shown: Shown) -> Non
             text = re.sub(r"\S*/", "", line[2:])
             assert text in (old if line[0] == "-" else new), line
         assert bool(lines) == (str(before) != str(record.graph))
+        for sign, kind in (("+", "came"), ("-", "went")):
+            marked = told(page, "passes", f"texts('.difference .{kind}')")
+            assert marked == [line for line in lines if line[0] == sign]
         counts = page.evaluate(f"PAGE.program.passes.passes[{k}]")
         assert counts["nodes"] == len(record.graph)
         if lines:
@@ -138,6 +142,18 @@ def test_passes_show_the_graph_before_and_after(page: Page, shown: Shown) -> Non
             assert shown_counts == [f"{len(record.graph)} nodes, {counts['kernels']} kernels"]
         before = record.graph
     assert page.errors == []
+
+
+def computed(kernel: Kernel) -> set[Node]:
+    """All nodes that its outputs need and that are not given to it."""
+    found: set[Node] = set()
+    pending = [*kernel.outputs]
+    while pending:
+        node = pending.pop()
+        if node not in kernel.inputs and node not in found:
+            found.add(node)
+            pending += node.inputs
+    return found
 
 
 @needs_chromium
@@ -166,8 +182,8 @@ def test_kernels_sort_and_show_code_and_reasons(page: Page, shown: Shown) -> Non
         detail = told(page, "kernels", "document.querySelector('.kernels-panel aside').innerText")
         assert f"because {kernel.border}" in detail
         assert f"{kernel.global_size[0]} tile" in detail
-        stages = told(page, "kernels", "texts('.stages b')")
-        assert stages == [stage.node.op for stage in fused[name].stages]
+        ops = told(page, "kernels", "texts('.nodes b')")
+        assert sorted(ops) == sorted(node.op for node in computed(fused[name]))
         for which, text in (("loops", kernel.code), ("source", kernel.source)):
             page.evaluate(f"document.querySelector('[data-text={which}]').click()")
             page.wait_for(
@@ -229,6 +245,38 @@ def test_the_timeline_has_every_run_of_a_kernel(page: Page, shown: Shown) -> Non
     )
     busy = sum(one["busy"] for one in drawn)
     assert busy == pytest.approx(1e6 * sum(one.seconds for one in shown.profile.kernels), rel=0.01)
+    assert page.errors == []
+
+
+@needs_chromium
+def test_a_mouse_zooms_and_moves_the_timeline(page: Page, shown: Shown) -> None:
+    opened(page, shown.file)
+    told(page, "timeline", "document.querySelector('.lanes').scrollIntoView({ block: 'center' })")
+    window = "Object.values(PAGE.panels.get('timeline').map.window)"
+    left, top, width, height = page.evaluate(
+        "(({ left, top, width, height }) => [left, top, width, height])"
+        "(document.querySelector('.lanes').getBoundingClientRect())"
+    )
+    x, y = round(left + width * 0.6), round(top + height * 0.4)
+    at = f"PAGE.panels.get('timeline').map.scales().x.number({x - left})"
+    start, end, *lanes = page.evaluate(window)
+    pointed = page.evaluate(at)
+    page.wheel(x, y, -300, ctrl=True)
+    page.wait_for(f"{window}[1] < {end}")
+    near, far, *same_lanes = page.evaluate(window)
+    assert far - near < end - start
+    assert same_lanes == lanes
+    assert page.evaluate(at) == pytest.approx(pointed)  # what was pointed at stays there
+    page.drag(x, y, x + 100, y)
+    moved = page.evaluate(window)
+    assert moved[0] < near
+    assert moved[1] - moved[0] == pytest.approx(far - near)
+    # A click selects the bar that lies there, and says what it is.
+    drawn = page.evaluate(
+        f"PAGE.panels.get('timeline').map.boxAt({x - left}, {y - top})?.label ?? null"
+    )
+    page.drag(x, y, x, y)
+    assert page.evaluate("PAGE.panels.get('timeline').selected?.name ?? null") == drawn
     assert page.errors == []
 
 
