@@ -122,13 +122,25 @@ def _pairs(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
     pairs: list[tuple[int, int]] = []
     i = j = 0
     for a, b in (*_anchors(before, after), (len(before), len(after))):
-        matcher = SequenceMatcher(None, before[i:a], after[j:b], autojunk=False)
-        for one in matcher.get_matching_blocks():
-            pairs += [(i + one.a + k, j + one.b + k) for k in range(one.size)]
+        pairs += [(i + x, j + y) for x, y in _alike(before[i:a], after[j:b])]
         if a < len(before):
             pairs.append((a, b))
         i, j = a + 1, b + 1
     return pairs
+
+
+def _alike(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Equal lines, in order: all at both ends, and the most between them."""
+    same = [x == y for x, y in zip(before, after, strict=False)]
+    first = (*same, False).index(False)
+    most = len(same) - first
+    ends = [before[-1 - k] == after[-1 - k] for k in range(most)]
+    last = (*ends, False).index(False)
+    yield from ((k, k) for k in range(first))
+    middle = before[first : len(before) - last], after[first : len(after) - last]
+    for one in SequenceMatcher(None, *middle, autojunk=False).get_matching_blocks():
+        yield from ((first + one.a + k, first + one.b + k) for k in range(one.size))
+    yield from ((len(before) - k, len(after) - k) for k in range(last, 0, -1))
 
 
 def _anchors(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]]:
