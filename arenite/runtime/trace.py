@@ -18,7 +18,7 @@ from arenite.errors import InvalidFile
 from arenite.records import NamedTuple
 from arenite.runtime.profile import KernelTime, Profile
 
-#: Bars that are kept, the longest; so many can be drawn at once.
+#: Bars that are kept, the longest, and kernels; so many can be drawn at once.
 MAX_BARS = 20_000
 
 
@@ -77,12 +77,18 @@ class Trace(NamedTuple):
         told = told if isinstance(told, dict) else {}
         lanes, names, bars = _bars(events, path)
         kernels = _told(told.get("kernels"), path) or _counted(names, bars)
+        if len(kernels) > MAX_BARS:
+            kernels = sorted(kernels, key=lambda one: -one.seconds)[:MAX_BARS]
         longest = sorted(bars, key=lambda bar: -bar.busy)[:MAX_BARS]
-        kept = sorted(longest, key=lambda bar: (bar.lane, bar.start))
+        in_order = sorted(longest, key=lambda bar: (bar.lane, bar.start))
+        # Lanes and names that no bar has left are not told either.
+        lane_of = {lane: k for k, lane in enumerate(sorted({bar.lane for bar in in_order}))}
+        name_of = {name: k for k, name in enumerate(sorted({bar.name for bar in in_order}))}
+        kept = [Bar(lane_of[one.lane], name_of[one.name], *one[2:]) for one in in_order]
         about = told.get("about")
         return cls(
-            tuple(lanes),
-            tuple(names),
+            tuple(lanes[lane] for lane in lane_of),
+            tuple(names[name] for name in name_of),
             tuple(kept),
             len(bars) - len(kept),
             tuple(kernels),

@@ -63,11 +63,14 @@ def test_tiles_that_follow_each_other_on_a_thread_are_one_bar() -> None:
 
 def test_of_many_bars_the_longest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traces, "MAX_BARS", 3)
-    events = [event("ab"[k % 2], 10 * k, k + 1) for k in range(8)]
+    events = [event(f"k{k}", 10 * k, k + 1, thread=k // 2) for k in range(8)]
     found = Trace.read(json.dumps({"traceEvents": events}), "a file")
-    assert [bar.busy for bar in found.bars] == [6, 7, 8]
+    shown = [(found.lanes[bar.lane], found.names[bar.name], bar.busy) for bar in found.bars]
+    assert shown == [("thread 0/2", "k5", 6), ("thread 0/3", "k6", 7), ("thread 0/3", "k7", 8)]
     assert found.n_left_out == 5
-    assert sum(one.n_tiles for one in found.kernels) == 8
+    assert (len(found.lanes), len(found.names)) == (2, 3)
+    assert [one.name for one in found.kernels] == ["k7", "k6", "k5"]
+    assert sum(one.share for one in found.kernels) == pytest.approx((6 + 7 + 8) / 36)
 
 
 @pytest.mark.parametrize(
