@@ -24,7 +24,7 @@ from arenite.passes.changes import Change, changes
 from arenite.program.conflicts import Wait, waits_of
 from arenite.program.program_json import NAME, nameless
 from arenite.runtime.trace import Trace
-from arenite.schedule import fuse
+from arenite.schedule import Kernel, fuse
 from arenite.show import document, read_part
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from arenite.program.cached_kernel import CachedKernel
     from arenite.runtime.executable import Executable
     from arenite.runtime.profile import Profile
-    from arenite.schedule import Kernel
 
 #: Bytes of all texts of kernels, as they are packed: what is over is left out, and told.
 MAX_TEXT_NBYTES = 4 * 2**20
