@@ -24,6 +24,7 @@ from arenite.cli import (
     plan,
     run,
     serve,
+    show,
     tune,
 )
 from arenite.cli.help import Command, Group
@@ -52,6 +53,7 @@ COMMANDS: dict[Callable[..., int], str] = {
     run.run: "Run an ONNX model.",
     info.info: "Say what a model is.",
     plan.plan: "Say what a model needs.",
+    show.show: "Look into a model.",
     run.profile: "Say where time goes.",
     bench.bench: "Time a model.",
     pack.pack: "Place values in memory.",

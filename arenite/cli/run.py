@@ -133,7 +133,7 @@ def profile(
     seed: Seed = 0,
     trace: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a trace for chrome://tracing and its like."),
+        typer.Option(metavar="FILE", help="Write a trace, for `arenite show` and others."),
     ] = None,
     offline: onnx.Offline = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,

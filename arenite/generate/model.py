@@ -146,10 +146,10 @@ class Settings:
                 given.append(np.empty((position + len(tokens), 0), np.uint8))
         return given
 
-    def loaded(
+    def program(
         self, threads: int | None = None, on_progress: OnProgress | None = None
     ) -> Executable:
-        """The program, from the cache or compiled now, with its weights packed."""
+        """The program, from the cache or compiled now; no weight has been read."""
         tell = on_progress or (lambda what, done, total: None)
         tell("planning", 0, None)
         executable = saved_program(self.interface, self.options, threads=threads)
@@ -165,6 +165,14 @@ class Settings:
                     threads=threads,
                     on_progress=lambda done, total: tell(COMPILING, done, total),
                 )
+        return executable
+
+    def loaded(
+        self, threads: int | None = None, on_progress: OnProgress | None = None
+    ) -> Executable:
+        """The program with its weights packed."""
+        tell = on_progress or (lambda what, done, total: None)
+        executable = self.program(threads, on_progress)
         try:
             executable.pack(lambda done, total: tell(PACKING, done, total))
         except BaseException:

@@ -26,7 +26,7 @@ from arenite.ir.ops import OPS, BufferSource, ConstantData, Region
 from arenite.ir.ops.control import regions_of
 
 _PREVIEWED_ELEMENTS = 4
-_INDENT = "    "
+INDENT = "    "
 
 
 def text(graph: Graph) -> str:
@@ -58,7 +58,7 @@ def _body(graph: Graph, regions: dict[Region, int]) -> list[str]:
             regions.setdefault(region, len(regions))
         lines.append(_line(node, numbers, graph.origins.of(node), regions))
         for region in new:
-            lines += [_INDENT + line for line in _region(graph.of_region(region), region, regions)]
+            lines += [INDENT + line for line in _region(graph.of_region(region), region, regions)]
     return lines
 
 

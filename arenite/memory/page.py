@@ -25,7 +25,15 @@ MAX_LETTERS = 300
 #: Regions from the bottom of the page's list to its top; "source" is given back at load.
 _ORDER = (*RESIDENT_REGIONS, "source")
 STYLES = ("page.css", "memory.css")
-SCRIPTS = ("elements.js", "scales.js", "box_map.js", "strip.js", "stepper.js", "memory.js")
+SCRIPTS = (
+    "elements.js",
+    "scales.js",
+    "box_map.js",
+    "strip.js",
+    "stepper.js",
+    "memory.js",
+    "memory_page.js",
+)
 
 
 def plan_page(plan: MemoryPlan, title: str = "") -> str:
@@ -50,23 +58,23 @@ def page_data(plan: MemoryPlan, title: str = "") -> dict[str, Any]:
         start, end = spans.get(slot.id, slot.lifetime)
         kind = kind_of(str(slot.id))
         return {
-            "name": _name(slot.id),
+            "name": shown_name(slot.id),
             "region": slot.region,
             "offset": slot.offset,
             "nbytes": slot.nbytes,
             "capacity": slot.capacity,
             "start": start,
             "end": end,
-            "what": _name(what),
-            "origin": _name(origin),
-            "kind": _name(kind),
+            "what": shown_name(what),
+            "origin": shown_name(origin),
+            "kind": shown_name(kind),
             "colour": colours[slot.region].get(kind, N_COLOURS),
             "alias": None if slot.alias_of is None else rows[slot.alias_of],
             "tookOver": None if slot.took_over is None else rows[slot.took_over],
         }
 
     return {
-        "title": _name(title) or "A plan",
+        "title": shown_name(title) or "A plan",
         "facts": _facts(plan),
         "total": plan.total_nbytes,
         "peakTick": plan.peak_tick,
@@ -76,10 +84,10 @@ def page_data(plan: MemoryPlan, title: str = "") -> dict[str, Any]:
         "values": [value(slot) for slot in plan.slots.values()],
         "ticks": [
             {
-                "name": _name(tick.name),
+                "name": shown_name(tick.name),
                 "reads": [rows[one] for one in tick.reads],
                 "writes": [rows[one] for one in tick.writes],
-                "origin": _name(tick.origin),
+                "origin": shown_name(tick.origin),
                 "atLoad": tick.at_load,
             }
             for tick in plan.ticks
@@ -112,7 +120,7 @@ def _region(region: Region, owners: list[Slot]) -> dict[str, Any]:
     return {
         "name": region.name,
         "meaning": REGION_MEANINGS[region.name],
-        "device": _name(region.device),
+        "device": shown_name(region.device),
         "base": region.base,
         "nbytes": region.nbytes,
         "lowerBound": region.lower_bound,
@@ -120,7 +128,7 @@ def _region(region: Region, owners: list[Slot]) -> dict[str, Any]:
         "isResident": region.name in RESIDENT_REGIONS,
         "isTimed": len(lifetimes) > 1,
         "runs": [
-            {"label": _name(run.label), "nbytes": run.nbytes, "count": len(run.groups)}
+            {"label": shown_name(run.label), "nbytes": run.nbytes, "count": len(run.groups)}
             for run in (runs if len(lifetimes) < 2 else ())
         ],
     }
@@ -145,7 +153,7 @@ def _facts(plan: MemoryPlan) -> list[list[str]]:
     return facts
 
 
-def _name(text: object) -> str:
+def shown_name(text: object) -> str:
     """A text from a file, with control characters shown, of a length that can be looked at."""
     shown = printable(text)
     return shown if len(shown) <= MAX_LETTERS else shown[: MAX_LETTERS - 1] + "…"

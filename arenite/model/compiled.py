@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -504,6 +505,12 @@ class CompiledModel(Closing):
         with self._in_call():
             variant, given = self._ready(call)
             return variant.executable.profile(*given)
+
+    def save_html(
+        self, path: str | PathLike[str], title: str = "", profile: Profile | None = None
+    ) -> None:
+        """Write a page that shows all of the program used last: see Executable.save_html."""
+        self.executable.save_html(path, title or self._file.path, profile)
 
     def verify(self) -> None:
         """Check the plans and prove the orders of all programs; RaceFound or InvalidPlan."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -270,6 +271,18 @@ class SegmentedExecutable(Closing):
     def passes(self) -> tuple[Record, ...]:
         """The graphs of these segments after each pass."""
         return tuple(record for one in self.executables for record in one.passes)
+
+    def save_html(
+        self, path: str | PathLike[str], title: str = "", profile: Profile | None = None
+    ) -> None:
+        """Write a page that shows each of these segments: see Executable.save_html."""
+        from arenite.runtime.view import save_page
+
+        programs = {
+            f"segment {one.number}{', ' * bool(one.sizes)}{one.planned_for}": segment.executable
+            for segment, one in ((segment, segment.planned()) for segment in self._open)
+        }
+        save_page(path, programs, title, profile)
 
     def verify(self) -> None:
         """Check the plans and prove the orders of all segments; RaceFound or InvalidPlan."""

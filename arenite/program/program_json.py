@@ -53,7 +53,7 @@ def objects_from_json(data: Mapping[str, Any]) -> Objects:
 
 
 def kernels_to_json(kernels: Sequence[CachedKernel]) -> dict[str, Any]:
-    codes = {code: k for k, code in enumerate(dict.fromkeys(map(_nameless, kernels)))}
+    codes = {code: k for k, code in enumerate(dict.fromkeys(map(nameless, kernels)))}
     modules = list(dict.fromkeys(kernel.module for kernel in kernels))
     return {
         "kernels": [_kernel_to_json(kernel, codes) for kernel in kernels],
@@ -79,7 +79,7 @@ def kernels_from_json(
     )
 
 
-def _nameless(kernel: CachedKernel) -> str:
+def nameless(kernel: CachedKernel) -> str:
     """Its code; layers repeat, and so do texts that differ in the name alone."""
     return kernel.code.replace(kernel.entry_point, NAME)
 
@@ -94,7 +94,7 @@ _KERNEL_FIELDS = (
 def _kernel_to_json(kernel: CachedKernel, codes: Mapping[str, int]) -> dict[str, Any]:
     return {
         "function": kernel.program.entry_point,
-        "code": codes[_nameless(kernel)],
+        "code": codes[nameless(kernel)],
         "roles": [array.role for array in kernel.arrays],
         "fields": {name: to_json(getattr(kernel, name)) for name in _KERNEL_FIELDS},
     }

@@ -40,6 +40,11 @@ def data_hazards(
 
 def placed(launches: Iterable[Launch], places: Mapping[ValueId, Place]) -> list[hazards.Launch]:
     """On final addresses."""
+    return touched(launches, span_in(places), lambda value: places[value].targets)
+
+
+def span_in(places: Mapping[ValueId, Place]) -> SpanOf:
+    """Where values lie: bytes of the arena, or of a storage of their own."""
 
     def span_of(value: ValueId) -> tuple[int, int, int]:
         place = places[value]
@@ -48,7 +53,7 @@ def placed(launches: Iterable[Launch], places: Mapping[ValueId, Place]) -> list[
             return 1 + place.io, 0, place.nbytes
         return ARENA, place.offset, place.offset + place.nbytes
 
-    return touched(launches, span_of, lambda value: places[value].targets)
+    return span_of
 
 
 def touched(
@@ -56,22 +61,25 @@ def touched(
 ) -> list[hazards.Launch]:
     """What each launch touches; what it may touch, through a pointer."""
     return [
-        hazards.Launch(launch.name, tuple(_ranges(launch, span_of, targets_of)))
+        hazards.Launch(launch.name, tuple(one for _, one in ranges_of(launch, span_of, targets_of)))
         for launch in launches
     ]
 
 
-def _ranges(launch: Launch, span_of: SpanOf, targets_of: TargetsOf) -> Iterator[BufferRange]:
+def ranges_of(
+    launch: Launch, span_of: SpanOf, targets_of: TargetsOf
+) -> Iterator[tuple[ValueId, BufferRange]]:
+    """The bytes that a launch touches, with the values that have them."""
     parts = {k: (start, end) for k, start, end in launch.parts}
     for k, value in enumerate((*launch.reads, *launch.writes)):
         role = Role.READ if k < len(launch.reads) else Role.WRITE
         if k in parts:
             storage, first, _ = span_of(value)
             start, end = parts[k]
-            yield BufferRange(storage, first + start, first + end, role)
+            yield value, BufferRange(storage, first + start, first + end, role)
         else:
             for one in pointed_to([value], targets_of):
-                yield BufferRange(*span_of(one), role)
+                yield one, BufferRange(*span_of(one), role)
 
 
 def pointed_to(values: Iterable[ValueId], targets_of: TargetsOf) -> list[ValueId]:

@@ -4,6 +4,7 @@ segments; and Plan, what its plan tells."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -114,6 +115,11 @@ class CompiledProgram(Protocol):
 
     def profile(self, *arrays: Any) -> Profile:
         """Run once with time stamps: a table of kernels with their times."""
+
+    def save_html(
+        self, path: str | PathLike[str], title: str = "", profile: Profile | None = None
+    ) -> None:
+        """Write a page that shows all of it, and needs nothing else."""
 
     def verify(self) -> None:
         """Check plans and prove orders; RaceFound or InvalidPlan."""

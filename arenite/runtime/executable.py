@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -21,7 +22,7 @@ from arenite.program.arguments import Arguments, check_targets
 from arenite.program.backend import backend_of
 from arenite.program.closing import Closing
 from arenite.program.compiled import Compiled
-from arenite.program.places import Resizer
+from arenite.program.places import Places, Resizer
 from arenite.program.threads import chosen_n_threads
 
 if TYPE_CHECKING:
@@ -90,6 +91,11 @@ class Executable(Closing):
     def plan_for(self, sizes: Mapping[str, int]) -> MemoryPlan:
         """Where every value lives with these values of the sizes that are variables."""
         return self._resizer.plan_for(sizes) if self._interface.vars else self.plan
+
+    @property
+    def places(self) -> Places:
+        """Where the plan has every value, by number of the value."""
+        return self._resizer.places(self.plan)
 
     @cached_property
     def _resizer(self) -> Resizer:
@@ -309,6 +315,15 @@ class Executable(Closing):
             self._check_failure()
             timings = self._loaded.profile(*self._fitting([np.asarray(array) for array in arrays]))
         return Profile.of(timings, self.kernels, [self._named_reads(one) for one in self.kernels])
+
+    def save_html(
+        self, path: str | PathLike[str], title: str = "", profile: Profile | None = None
+    ) -> None:
+        """Write a page that shows all of it: the plan over time, what passes changed, kernels with
+        their code, who waits for whom, and the run of a profile. It needs nothing else."""
+        from arenite.runtime.view import save_page
+
+        save_page(path, {"": self}, title, profile)
 
     def _named_reads(self, kernel: CachedKernel) -> tuple[str, ...]:
         """Arguments, weights and states that a kernel reads."""

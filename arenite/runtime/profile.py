@@ -137,23 +137,28 @@ class Profile:
 
     def to_json(self) -> str:
         """The table, and the limits of a core."""
-        return json.dumps(
-            {
-                "kernels": [asdict(one) for one in self.kernels],
-                "wall_seconds": self.wall_seconds,
-                "lost": self.n_lost,
-                "limits": asdict(self.limits),
-                "about": self.about,
-            }
-        )
+        return json.dumps(self._table())
+
+    def _table(self) -> dict[str, Any]:
+        return {
+            "kernels": [asdict(one) for one in self.kernels],
+            "wall_seconds": self.wall_seconds,
+            "lost": self.n_lost,
+            "limits": asdict(self.limits),
+            "about": self.about,
+        }
 
     def to_chrome_trace(self) -> str:
-        """For chrome://tracing and its like: one lane a thread."""
-        if not len(self.records):
-            return json.dumps({"traceEvents": []})
-        first = int(self.records["begin"].min())
+        """For `arenite show`, chrome://tracing and its like: one lane a thread, and the table."""
+        return json.dumps(self.trace_data())
+
+    def trace_data(self) -> dict[str, Any]:
+        """What `to_chrome_trace` writes, as plain data."""
+        records = self.records
+        first = int(records["begin"].min()) if len(records) else 0
         micros = 1e6 / self.clocks_per_second
-        events: list[dict[str, Any]] = [
+        workers = sorted({int(record["worker"]) for record in records})
+        lanes: list[dict[str, Any]] = [
             {
                 "name": "thread_name",
                 "ph": "M",
@@ -161,9 +166,9 @@ class Profile:
                 "tid": tid,
                 "args": {"name": f"thread {tid}"},
             }
-            for tid in sorted({int(worker) for worker in self.records["worker"]})
+            for tid in workers
         ]
-        events += [
+        events = [
             {
                 "name": self.names[int(record["kernel"])],
                 "ph": "X",
@@ -173,6 +178,6 @@ class Profile:
                 "dur": int(record["end"] - record["begin"]) * micros,
                 "args": {"tile": int(record["tile"])},
             }
-            for record in self.records
+            for record in records
         ]
-        return json.dumps({"traceEvents": events})
+        return {"traceEvents": [*lanes, *events], "arenite": self._table()}

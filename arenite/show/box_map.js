@@ -7,6 +7,7 @@ const MAP_BOTTOM = 24;
 const MAP_TOP = 6;
 const MAP_RIGHT = 8;
 const LEAST_LETTERS = 4; // of a name that does not fit
+const LEAST_LABEL = 14; // pixels that a line of text needs
 const LEAST_PIXELS = 8; // of a box that is seen
 const DRAG_FROM = 4; // pixels that tell a drag from a click
 
@@ -29,14 +30,17 @@ class BoxMap {
   /**
    * `boxes` are {x0, x1, y0, y1, colour, label, kind, value}; colour is a variable of the
    * styles, and `kind` the name for where there is little room.
-   * `on.tell(box)` gives the element of the hover, `on.click(box or null, x)` is called.
+   * `on.tell(box)` gives the element of the hover, `on.click(box or null, x)` is called;
+   * `on.paint(context, colour, scales)` draws more below the boxes, `on.paintTop` more over them.
+   * `axes` are those that zoom, `least` what is seen of each at the least, `xMarks` marks across.
    */
-  constructor(host, on) {
+  constructor(host, on, { label = "memory map", axes = "xy", least = [2, 16], xMarks = tickMarks } = {}) {
     this.host = host;
     this.on = on;
+    Object.assign(this, { axes, least, xMarks });
     this.boxes = [];
     this.base = sharpCanvas(host);
-    this.top = sharpCanvas(host, { tabindex: "0", "aria-label": "memory map", role: "img" });
+    this.top = sharpCanvas(host, { tabindex: "0", "aria-label": label, role: "img" });
     this.hover = element("div", { class: "hover", hidden: true });
     host.append(this.hover);
     this.outlined = new Map(); // of values: the colour of their outline
@@ -67,20 +71,27 @@ class BoxMap {
       const start = Math.min(Math.max((low + high - size) / 2, from), to - size);
       return [start, start + size];
     };
-    const [x0, x1] = fit(window.x0, window.x1, whole.x0, whole.x1, 2);
-    const [y0, y1] = fit(window.y0, window.y1, whole.y0, whole.y1, 16);
+    const [x0, x1] = fit(window.x0, window.x1, whole.x0, whole.x1, this.least[0]);
+    const [y0, y1] = fit(window.y0, window.y1, whole.y0, whole.y1, this.least[1]);
     this.window = { x0, x1, y0, y1 };
     this.draw();
     this.on.zoom?.(this.window);
   }
 
   /** Larger by a factor around a point, by default the middle. */
-  zoomBy(factor, x = this.middle("x"), y = this.middle("y"), axes = "xy") {
+  zoomBy(factor, x = this.middle("x"), y = this.middle("y"), axes = this.axes) {
     const { x0, x1, y0, y1 } = this.window;
     const around = (low, high, at) => [at - (at - low) / factor, at + (high - at) / factor];
     const [left, right] = axes.includes("x") ? around(x0, x1, x) : [x0, x1];
     const [low, high] = axes.includes("y") ? around(y0, y1, y) : [y0, y1];
     this.zoomTo({ x0: left, x1: right, y0: low, y1: high });
+  }
+
+  /** Along the x axis, by a share of what is seen. */
+  pan(share) {
+    const { x0, x1 } = this.window;
+    const by = (x1 - x0) * share;
+    this.zoomTo({ ...this.window, x0: x0 + by, x1: x1 + by });
   }
 
   middle(axis) {
@@ -134,6 +145,7 @@ class BoxMap {
     context.beginPath();
     context.rect(x.first, y.last, x.last - x.first, y.first - y.last);
     context.clip();
+    this.on.paint?.(context, colour, { x, y });
     const edge = colour("--map");
     const colours = new Map();
     for (const box of this.boxes) {
@@ -152,7 +164,9 @@ class BoxMap {
         context.lineWidth = 0.8;
         context.strokeRect(left, upper, wide, tall);
       }
-      if (tall >= 14 && wide >= 30 && !isFaded) this.drawLabel(context, colour, box, left, upper, wide, tall, x);
+      if (isFaded || Math.min(wide, tall) < LEAST_LABEL) continue;
+      if (wide >= 30) this.drawLabel(context, colour, box, left, upper, wide, tall, x);
+      else if (tall >= 48) this.drawUpright(context, colour, box, left, upper, wide, tall, y);
     }
     context.restore();
     for (const line of this.lines) {
@@ -185,7 +199,7 @@ class BoxMap {
       context.fillText(text, x.first - 7, Math.min(Math.max(y.at(at), MAP_TOP + 5), y.first - 4));
     }
     context.textAlign = "center";
-    for (const [at, text] of tickMarks(x.low, x.high, Math.max(2, (x.last - x.first) / 80))) {
+    for (const [at, text] of this.xMarks(x.low, x.high, Math.max(2, (x.last - x.first) / 80))) {
       const pixel = x.at(at);
       context.strokeStyle = colour("--soft");
       context.beginPath();
@@ -201,6 +215,22 @@ class BoxMap {
   drawLabel(context, colour, box, left, upper, wide, tall, x) {
     const start = Math.max(left, x.first);
     const room = Math.min(left + wide, x.last) - start - 8;
+    this.putLabel(context, colour, box, room, start + 4 + room / 2, upper + tall / 2 + 0.5);
+  }
+
+  /** In a box that is high and narrow, from the bottom up. */
+  drawUpright(context, colour, box, left, upper, wide, tall, y) {
+    const start = Math.max(upper, y.last);
+    const room = Math.min(upper + tall, y.first) - start - 8;
+    context.save();
+    context.translate(left + wide / 2 + 0.5, start + 4 + room / 2);
+    context.rotate(-Math.PI / 2);
+    this.putLabel(context, colour, box, room, 0, 0);
+    context.restore();
+  }
+
+  /** The name of a box, or as much of its kind as has room, around a point. */
+  putLabel(context, colour, box, room, across, down) {
     const width = (text) => context.measureText(text).width;
     let fits = [box.label, box.kind].find((text) => width(text) <= room);
     if (fits === undefined) {
@@ -211,7 +241,7 @@ class BoxMap {
     context.fillStyle = colour(`${box.colour}-text`) || colour("--on-box");
     context.textAlign = "center";
     context.textBaseline = "middle";
-    context.fillText(fits, start + 4 + room / 2, upper + tall / 2 + 0.5);
+    context.fillText(fits, across, down);
   }
 
   /** Cursor and outlines. */
@@ -226,6 +256,7 @@ class BoxMap {
     context.rect(x.first, y.last, x.last - x.first, y.first - y.last);
     context.clip();
     if (this.cursor !== null) drawCursor(context, colour, x, this.cursor, y.last, y.first);
+    this.on.paintTop?.(context, colour, { x, y });
     for (const box of this.boxes) {
       const outline = this.outlined.get(box.value) ?? (box === this.hovered ? "--text" : null);
       if (!outline) continue;
@@ -284,7 +315,7 @@ class BoxMap {
       const [left, top] = place(event);
       const { x, y } = this.scales();
       const factor = Math.exp(-(event.deltaY || event.deltaX) / 300);
-      const axes = event.shiftKey ? "x" : event.altKey ? "y" : "xy";
+      const axes = event.shiftKey ? "x" : event.altKey ? "y" : this.axes;
       this.zoomBy(factor, x.number(left), y.number(top), axes);
     }, { passive: false });
   }

@@ -1,6 +1,6 @@
 "use strict";
-// The page of a memory plan: all memory as one bar, a map of a region over time, the schedule step
-// by step, and the values by size.
+// A memory plan: all memory as one bar, a map of a region over time, the schedule step by step, and
+// the values by size.
 
 const FIRST_ROWS = 50;
 const MORE_ROWS = 500;
@@ -8,8 +8,26 @@ const LISTED = 8; // values of a list in the panel
 const N_KINDS = 6; // that have a colour; the others share one
 const ARENA = "arena";
 
-class MemoryPage {
-  constructor(main, data) {
+/** All memory as one bar; a part of it that is clicked calls `choose(name of its region)`. */
+function memoryBar(data, choose) {
+  const bar = element("div", { class: "bar" });
+  for (const region of data.regions) {
+    if (!region.nbytes || !region.isResident) continue;
+    const runs = region.runs.length ? region.runs : [{ label: region.name, nbytes: region.nbytes, count: 1 }];
+    for (const [k, run] of runs.entries()) {
+      const many = run.count > 1 ? ` in ${grouped(run.count)}` : "";
+      bar.append(barRun(run.label, `${readableBytes(run.nbytes)}${many}`, run.nbytes / data.total, `--${region.name}`, {
+        class: k ? "run" : "run first", click: () => choose(region.name),
+        title: `${run.label} (${region.name}): ${exactBytes(run.nbytes)}${many}`,
+      }));
+    }
+  }
+  return bar;
+}
+
+class MemoryPanel {
+  /** With `hasBar` all memory is on top of it. */
+  constructor(host, data, hasBar = true) {
     this.data = data;
     this.values = data.values.map((value, row) => ({ ...value, row }));
     this.regions = new Map(data.regions.map((region) => [region.name, region]));
@@ -18,7 +36,7 @@ class MemoryPage {
     this.kind = null;
     this.selected = null;
     this.nRows = FIRST_ROWS;
-    this.build(main);
+    this.build(host, hasBar);
     this.stops = this.allStops();
     this.stepper = new Stepper(this.steps, this.stops, data.peakTick, { step: () => this.drawTick() });
     this.steps.lastChild.append(element("button", {
@@ -30,7 +48,6 @@ class MemoryPage {
       this.map.draw();
       this.strip.draw();
     });
-    document.addEventListener("keydown", (event) => this.key(event));
   }
 
   // What there is.
@@ -119,10 +136,9 @@ class MemoryPage {
 
   // The parts of the page, from the top down.
 
-  build(main) {
+  build(host, hasBar) {
     const { data } = this;
     const part = (name, ...children) => element("section", { class: name }, ...children);
-    this.bar = element("div", { class: "bar" });
     this.tabs = element("nav", { class: "tabs", "aria-label": "regions" });
     this.mapTitle = element("h2");
     this.legend = element("div", { class: "legend" });
@@ -139,13 +155,9 @@ class MemoryPage {
     const zoom = (text, title, click) => element("button", { type: "button", title, click }, text);
     const mapHost = element("div", { class: "map" });
     const stripHost = element("div", { class: "strip" });
-    main.append(
-      element("header", {},
-        element("h1", {}, data.title),
-        element("dl", {}, data.facts.map(([name, amount]) =>
-          element("div", {}, element("dt", {}, name), element("dd", {}, amount)))),
-      ),
-      part("overview", element("h2", {}, `All memory: ${readableBytes(data.total)}`), this.bar, this.tabs),
+    const all = [element("h2", {}, `All memory: ${readableBytes(data.total)}`), memoryBar(data, (name) => this.choose(name))];
+    host.append(
+      part("overview", ...(hasBar ? all : []), this.tabs),
       part("over-time",
         element("div", { class: "map-head" },
           this.mapTitle,
@@ -169,10 +181,6 @@ class MemoryPage {
               element("th", { class: ["", "", "number", "number wide", "wide", "wide"][k] }, title)))),
           this.table),
         this.more),
-      element("footer", { class: "soft" },
-        "Keys: ← → step, Shift for ten, Home and End, space plays, p the fullest tick; + − 0 zoom, ",
-        "Ctrl and wheel at the pointer, Shift and wheel time alone, drag to move; / searches, Enter goes to ",
-        "the next one, Esc clears."),
     );
     this.map = new BoxMap(mapHost, {
       tell: (box) => this.facts(this.values[box.value]),
@@ -185,25 +193,10 @@ class MemoryPage {
     });
     this.heirs = new Map();
     for (const value of this.values) if (value.tookOver !== null) this.heirs.set(value.tookOver, value.row);
-    this.drawBar();
+    this.drawTabs();
   }
 
-  drawBar() {
-    for (const region of this.regions.values()) {
-      if (!region.nbytes || !region.isResident) continue;
-      const runs = region.runs.length ? region.runs : [{ label: region.name, nbytes: region.nbytes, count: 1 }];
-      for (const [k, run] of runs.entries()) {
-        const many = run.count > 1 ? ` in ${grouped(run.count)}` : "";
-        const made = element("button", {
-          type: "button", class: k ? "run" : "run first", click: () => this.choose(region.name),
-          title: `${run.label} (${region.name}): ${exactBytes(run.nbytes)}${many}`,
-        }, element("b", {}, run.label), element("span", {}, `${readableBytes(run.nbytes)}${many}`));
-        made.style.flexGrow = run.nbytes / this.data.total;
-        made.style.background = `var(--${region.name})`;
-        made.style.color = `var(--${region.name}-text, var(--on-box))`;
-        this.bar.append(made);
-      }
-    }
+  drawTabs() {
     const tab = (name, meaning, nbytes, variable) =>
       element("button", { type: "button", "data-view": name, click: () => this.choose(name) },
         variable ? swatch(variable) : null, element("b", {}, name), ` ${readableBytes(nbytes)}`,
@@ -474,6 +467,7 @@ class MemoryPage {
     this.drawTable();
   }
 
+  /** What it does with a key that is pressed anywhere on the page. */
   key(event) {
     const isTyping = event.target === this.search;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -506,7 +500,8 @@ class MemoryPage {
   }
 }
 
-const PAGE = new MemoryPage(
-  document.querySelector("main"),
-  JSON.parse(document.getElementById("data").textContent),
-);
+MemoryPanel.KEYS = [
+  "← → step, Shift for ten, Home and End, space plays, p the fullest tick; + − 0 zoom, ",
+  "Ctrl and wheel at the pointer, Shift and wheel time alone, drag to move; / searches, Enter goes to ",
+  "the next one, Esc clears.",
+].join("");

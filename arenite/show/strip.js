@@ -2,14 +2,16 @@
 // Strip: an amount over time as a narrow area, with the part that a map shows, and a cursor.
 
 class Strip {
-  /** `on.click(x)` goes to a place, `on.brush(x0, x1)` zooms to a part. */
-  constructor(host, on) {
+  /** `on.click(x)` goes to a place, `on.brush(x0, x1)` zooms to a part; `name` says what the amount
+   * is, and `text(amount)` how much. */
+  constructor(host, on, { name = "live", about = "live bytes over time", text = readableBytes } = {}) {
     this.host = host;
     this.on = on;
+    Object.assign(this, { name, text });
     this.points = [];
     this.cursor = null;
     this.window = null;
-    this.canvas = sharpCanvas(host, { "aria-label": "live bytes over time", role: "img" });
+    this.canvas = sharpCanvas(host, { "aria-label": about, role: "img" });
     this.listen();
     new ResizeObserver(() => this.draw()).observe(host);
   }
@@ -47,9 +49,9 @@ class Strip {
     context.fillStyle = colour("--soft");
     context.textAlign = "right";
     context.textBaseline = "top";
-    context.fillText(readableBytes(this.high), x.first - 7, 2);
+    context.fillText(this.text(this.high), x.first - 7, 2);
     context.textBaseline = "bottom";
-    context.fillText("live", x.first - 7, height);
+    context.fillText(this.name, x.first - 7, height);
     if (this.window && (this.window.x0 > this.x0 || this.window.x1 < this.x1)) {
       context.fillStyle = colour("--shade");
       context.fillRect(x.first, 0, x.at(this.window.x0) - x.first, height);

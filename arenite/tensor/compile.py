@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from operator import is_
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from arenite.device.allocator import readable_nbytes
@@ -216,6 +217,12 @@ class CompiledFunction(Closing):
     def passes(self) -> Any:
         """The graph after each pass."""
         return self.executable.passes
+
+    def save_html(
+        self, path: str | PathLike[str], title: str = "", profile: Profile | None = None
+    ) -> None:
+        """Write a page that shows all of it: see Executable.save_html."""
+        self.executable.save_html(path, title, profile)
 
     @property
     def state(self) -> States:

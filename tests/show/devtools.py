@@ -40,8 +40,17 @@ class Page:
             if answer.get("id") == self._number:
                 assert "error" not in answer, answer
                 return answer["result"]
-            if answer.get("method") == "Runtime.exceptionThrown":
-                self.errors.append(json.dumps(answer["params"]["exceptionDetails"])[:500])
+            self._note(answer.get("method"), answer.get("params", {}))
+
+    def _note(self, method: str | None, told: dict[str, Any]) -> None:
+        """Whatever a console would show as an error."""
+        is_error = (
+            method == "Runtime.exceptionThrown"
+            or (method == "Runtime.consoleAPICalled" and told["type"] in ("error", "assert"))
+            or (method == "Log.entryAdded" and told["entry"]["level"] == "error")
+        )
+        if is_error:
+            self.errors.append(json.dumps(told)[:500])
 
     def _message(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
@@ -58,7 +67,7 @@ class Page:
         self._call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
-            height=800,
+            height=height,
             deviceScaleFactor=1,
             mobile=False,
         )
@@ -67,8 +76,10 @@ class Page:
         self._call("Page.navigate", url=url)
 
     def evaluate(self, expression: str) -> Any:
-        """What an expression is in the page."""
-        answer = self._call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """What an expression is in the page; a promise is waited for."""
+        answer = self._call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
@@ -81,6 +92,21 @@ class Page:
 
     def type(self, text: str) -> None:
         self._call("Input.insertText", text=text)
+
+    def wheel(self, x: float, y: float, by: float, *, ctrl: bool = False) -> None:
+        """Turn the wheel over a point of the window."""
+        self._mouse("mouseWheel", x, y, deltaX=0, deltaY=by, modifiers=2 * ctrl)
+
+    def drag(self, x: float, y: float, to_x: float, to_y: float) -> None:
+        """From one point of the window to another."""
+        self._mouse("mousePressed", x, y, button="left", clickCount=1)
+        for share in (0.5, 1):
+            at = (x + (to_x - x) * share, y + (to_y - y) * share)
+            self._mouse("mouseMoved", *at, button="left", buttons=1)
+        self._mouse("mouseReleased", to_x, to_y, button="left", clickCount=1)
+
+    def _mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
+        self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
 
     def press(self, key: str) -> None:
         text = {"Enter": "\r"}.get(key)

@@ -98,7 +98,7 @@ def test_names_of_strangers_are_names(tmp_path: Path) -> None:
         ticks=[Tick(name, (), (name,), name) for name in NAMES],
     )
     names = [printable(name) for name in NAMES]
-    expected = {"names": names, "title": names[0], "what": "float32 [16]", "n_scripts": 8}
+    expected = {"names": names, "title": names[0], "what": "float32 [16]", "n_scripts": 9}
     wrong, n_checks = failures(
         plan, "hostile.js", expected, tmp_path, title=NAMES[0], width=600, is_dark=True
     )
