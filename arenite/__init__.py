@@ -15,6 +15,8 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from arenite import finding
+
 if TYPE_CHECKING:
     from arenite import (
         codegen as codegen,
@@ -133,6 +135,7 @@ def __array_namespace_info__() -> "arenite.tensor.inspection.NamespaceInfo":  # 
 
 
 logging.getLogger("arenite").addHandler(logging.NullHandler())
+finding.install(__spec__)
 
 if not TYPE_CHECKING:  # else every name that is not there would be Any
     __all__ = sorted([*_ROOMS, *_NAMES])

@@ -314,11 +314,17 @@ class Buffer:
 
     def read(self, offset: int, nbytes: int) -> bytes:
         """Some of the bytes, copied out: `view(offset, nbytes).copyout()` without a view."""
-        if offset < 0 or nbytes < 0 or offset + nbytes > self._nbytes:
-            raise InvalidView(
-                f"{nbytes} bytes at offset {offset} leave the {self._nbytes} bytes of {self!r}"
-            )
-        return self.allocator.read(self._allocated(), self._offset + offset, nbytes)
+        return self.read_parts([(offset, nbytes)])[0]
+
+    def read_parts(self, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Copies of many parts of the bytes, each of an offset and a length."""
+        for offset, nbytes in spans:
+            if offset < 0 or nbytes < 0 or offset + nbytes > self._nbytes:
+                raise InvalidView(
+                    f"{nbytes} bytes at offset {offset} leave the {self._nbytes} bytes of {self!r}"
+                )
+        placed = ((self._offset + offset, nbytes) for offset, nbytes in spans)
+        return self.allocator.read_parts(self._allocated(), placed)
 
     def copy_from(self, source: Buffer) -> None:
         """Copy all bytes of `source`, from any device to any device; the two may overlap."""

@@ -226,6 +226,7 @@ def test_a_file_that_was_written_to_is_an_error_wherever_it_is_read(
     reads: list[Callable[[], object]] = [
         *(disk.check, file.copyout, view.copyout, view.as_array, view.as_slice, view.as_host_bytes),
         lambda: view.copyout(bytearray(400)),
+        lambda: view.read_parts([(0, 1), (396, 4)]),
         lambda: copy.copy_from(view),
         lambda: np.asarray(view),
         lambda: np.from_dlpack(view),
@@ -234,6 +235,20 @@ def test_a_file_that_was_written_to_is_an_error_wherever_it_is_read(
         with pytest.raises(FileChanged, match=rf"weights\.bin changed.*{said}.*open it again"):
             read()
     assert DiskAllocator(path).file().copyout() == path.read_bytes()
+
+
+def test_parts_are_read_from_where_they_lie(path: Path) -> None:
+    content = path.read_bytes()
+    of_file = DiskAllocator(path).file()
+    of_memory = Buffer.from_array(np.frombuffer(content, np.uint8))
+    spans = [(0, 3), (8192, 400), (100, 0), (7, 1)]
+    for buffer in (of_file, of_memory):
+        assert buffer.read_parts(spans) == [content[at : at + n] for at, n in spans]
+        view = buffer.view(4096, 100)
+        assert view.read_parts([(90, 10), (1, 2)]) == [content[4186:4196], content[4097:4099]]
+        for span in ((90, 11), (-1, 1), (0, -1)):
+            with pytest.raises(InvalidView, match="leave the 100 bytes"):
+                view.read_parts([(0, 1), span])
 
 
 def replaced(path: Path) -> None:
