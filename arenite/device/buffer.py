@@ -473,3 +473,16 @@ class Buffer:
 
     def _shared_array(self) -> NDArray[Any]:
         return self._typed_array(self._shape, writable=not self._reads_only())
+
+
+def copies_of(buffers: Sequence[Buffer]) -> list[bytes]:
+    """The bytes of many buffers. A file that several lie in is asked once whether it changed."""
+    together: dict[RawBuffer, list[Buffer]] = {}
+    for buffer in buffers:
+        together.setdefault(buffer._allocated(), []).append(buffer)
+    copies: dict[int, bytes] = {}
+    for raw, some in together.items():
+        spans = [(one._offset, one._nbytes) for one in some]
+        parts = some[0].allocator.read_parts(raw, spans)
+        copies |= zip(map(id, some), parts, strict=True)
+    return [copies[id(buffer)] for buffer in buffers]

@@ -12,6 +12,7 @@ import pytest
 
 from arenite import device
 from arenite.device import Buffer, BufferOptions, DiskAllocator
+from arenite.device.buffer import copies_of
 from arenite.dtype import float32
 from arenite.errors import FileChanged, InvalidArgument, InvalidFile, InvalidView, ReadOnly
 
@@ -249,6 +250,29 @@ def test_parts_are_read_from_where_they_lie(path: Path) -> None:
         for span in ((90, 11), (-1, 1), (0, -1)):
             with pytest.raises(InvalidView, match="leave the 100 bytes"):
                 view.read_parts([(0, 1), span])
+
+
+def test_many_buffers_are_copied_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = path.read_bytes()
+    disk = DiskAllocator(path)
+    file, memory = disk.file(), Buffer.from_array(np.frombuffer(content, np.uint8))
+    places = [(0, 3), (8192, 400), (4, 0), (10236, 4), (0, 3)]
+    buffers = [one.view(*place) for place in places for one in (file, memory)]
+    n_checks = 0
+
+    def counted(check: Callable[[], None] = disk.check) -> None:
+        nonlocal n_checks
+        n_checks += 1
+        check()
+
+    monkeypatch.setattr(disk, "check", counted)
+    expected = [content[at : at + n] for at, n in places for _ in range(2)]
+    assert copies_of(buffers) == expected
+    assert copies_of([]) == []
+    assert n_checks == 1
+    cut(path)
+    with pytest.raises(FileChanged):
+        copies_of(buffers)
 
 
 def replaced(path: Path) -> None:
