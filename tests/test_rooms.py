@@ -17,7 +17,6 @@ PACKAGE = Path(__file__).parent.parent / "arenite"
 
 #: From the top down, as in the design: a room imports from itself and from rooms above it.
 ROOMS = [
-    "finding",
     "lazy",
     "digests",
     "records",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from arenite import finding
+from arenite import lazy
 
 TOLD = """
 import json, sys
@@ -33,10 +33,10 @@ def package(tmp_path: Path) -> Path:
     """A package that finds its own modules so."""
     root = tmp_path / "made"
     (root / "inner").mkdir(parents=True)
-    code = Path(finding.__file__).read_text()
-    (root / "finding.py").write_text(code)
+    code = Path(lazy.__file__).read_text()
+    (root / "lazy.py").write_text(code)
     (root / "__init__.py").write_text(
-        "from made import finding\nTEXT = 'made'\nfinding.install(__spec__)\n"
+        "from made import lazy\nTEXT = 'made'\nlazy.find_quickly(__spec__)\n"
     )
     (root / "inner" / "__init__.py").write_text("TEXT = 'inner'\n")
     (root / "inner" / "leaf.py").write_text(LEAF.format("leaf"))
@@ -119,7 +119,7 @@ def finder(package: Path) -> Iterator[FileFinder]:
     spec = ModuleSpec("made", None, is_package=True)
     spec.submodule_search_locations = [root]
     spec.cached = importlib.util.cache_from_source(f"{root}/__init__.py")
-    finding.install(spec)
+    lazy.find_quickly(spec)
     found = sys.path_importer_cache[root]
     assert isinstance(found, FileFinder)
     yield found
@@ -128,7 +128,7 @@ def finder(package: Path) -> Iterator[FileFinder]:
     sys.path_importer_cache.update(known)
 
 
-@pytest.mark.parametrize("name", ["made.inner", "made.finding"])
+@pytest.mark.parametrize("name", ["made.inner", "made.lazy"])
 def test_a_spec_is_that_of_python(package: Path, finder: FileFinder, name: str) -> None:
     found = finder.find_spec(name)
     usual = FileFinder(str(package), (SourceFileLoader, [".py"])).find_spec(name)
@@ -152,7 +152,7 @@ def test_what_is_not_there_is_not_found(finder: FileFinder) -> None:
 
 def test_our_own_modules_are_found_so() -> None:
     code = "import arenite.ir.dim; print(type(arenite.ir.dim.__spec__.loader).__module__)"
-    folder = Path(finding.__file__).parent.parent
+    folder = Path(lazy.__file__).parent.parent
     usual = usual_environment() | {"PYTHONPATH": str(folder)}
 
     def start() -> str:
@@ -160,4 +160,4 @@ def test_our_own_modules_are_found_so() -> None:
         return subprocess.run(given, capture_output=True, text=True, check=True, env=usual).stdout
 
     start()  # compiles what is not compiled yet
-    assert start().strip() == "arenite.finding"
+    assert start().strip() == "arenite.lazy"
