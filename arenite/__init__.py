@@ -5,7 +5,7 @@
     program = arenite.compile(function, arenite.spec((64, 784)))    # a function of tensors
 
 The rooms stand one above the other and each imports only from those above it; importing the
-package itself pulls in nothing but this file, so that `import arenite` is quick. Rooms and the
+package itself pulls in this file and `lazy` alone, so that `import arenite` is quick. Rooms and the
 names below load on first use.
 """
 
@@ -14,6 +14,8 @@ names below load on first use.
 import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from arenite import lazy
 
 if TYPE_CHECKING:
     from arenite import (
@@ -133,6 +135,7 @@ def __array_namespace_info__() -> "arenite.tensor.inspection.NamespaceInfo":  # 
 
 
 logging.getLogger("arenite").addHandler(logging.NullHandler())
+lazy.find_quickly(__spec__)
 
 if not TYPE_CHECKING:  # else every name that is not there would be Any
     __all__ = sorted([*_ROOMS, *_NAMES])

@@ -15,7 +15,7 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Generic, TypeVar
@@ -104,9 +104,16 @@ class Allocator(ABC):
 
     def read(self, raw: RawBuffer, offset: int, nbytes: int) -> bytes:
         """A copy of `nbytes` bytes from `offset` on."""
-        copied = bytearray(nbytes)
-        self.copyout(raw, offset, memoryview(copied))
-        return bytes(copied)
+        return self.read_parts(raw, [(offset, nbytes)])[0]
+
+    def read_parts(self, raw: RawBuffer, spans: Iterable[tuple[int, int]]) -> list[bytes]:
+        """Copies of bytes, each of an offset and a length."""
+        found = []
+        for offset, nbytes in spans:
+            copied = bytearray(nbytes)
+            self.copyout(raw, offset, memoryview(copied))
+            found.append(bytes(copied))
+        return found
 
     def copy_within(
         self,

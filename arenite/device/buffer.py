@@ -314,11 +314,17 @@ class Buffer:
 
     def read(self, offset: int, nbytes: int) -> bytes:
         """Some of the bytes, copied out: `view(offset, nbytes).copyout()` without a view."""
-        if offset < 0 or nbytes < 0 or offset + nbytes > self._nbytes:
-            raise InvalidView(
-                f"{nbytes} bytes at offset {offset} leave the {self._nbytes} bytes of {self!r}"
-            )
-        return self.allocator.read(self._allocated(), self._offset + offset, nbytes)
+        return self.read_parts([(offset, nbytes)])[0]
+
+    def read_parts(self, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Copies of many parts of the bytes, each of an offset and a length."""
+        for offset, nbytes in spans:
+            if offset < 0 or nbytes < 0 or offset + nbytes > self._nbytes:
+                raise InvalidView(
+                    f"{nbytes} bytes at offset {offset} leave the {self._nbytes} bytes of {self!r}"
+                )
+        placed = ((self._offset + offset, nbytes) for offset, nbytes in spans)
+        return self.allocator.read_parts(self._allocated(), placed)
 
     def copy_from(self, source: Buffer) -> None:
         """Copy all bytes of `source`, from any device to any device; the two may overlap."""
@@ -467,3 +473,16 @@ class Buffer:
 
     def _shared_array(self) -> NDArray[Any]:
         return self._typed_array(self._shape, writable=not self._reads_only())
+
+
+def copies_of(buffers: Sequence[Buffer]) -> list[bytes]:
+    """The bytes of many buffers. A file that several lie in is asked once whether it changed."""
+    together: dict[RawBuffer, list[Buffer]] = {}
+    for buffer in buffers:
+        together.setdefault(buffer._allocated(), []).append(buffer)
+    copies: dict[int, bytes] = {}
+    for raw, some in together.items():
+        spans = [(one._offset, one._nbytes) for one in some]
+        parts = some[0].allocator.read_parts(raw, spans)
+        copies |= zip(map(id, some), parts, strict=True)
+    return [copies[id(buffer)] for buffer in buffers]

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import mmap
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from functools import partial
 
 from arenite.device.allocator import (
@@ -124,8 +125,8 @@ class CpuAllocator(Allocator):
     def copyout(self, raw: RawBuffer, offset: int, target: memoryview) -> None:
         read_host(raw, offset, target)
 
-    def read(self, raw: RawBuffer, offset: int, nbytes: int) -> bytes:
-        return ctypes.string_at(host_address(raw, offset, nbytes), nbytes)
+    def read_parts(self, raw: RawBuffer, spans: Iterable[tuple[int, int]]) -> list[bytes]:
+        return [ctypes.string_at(host_address(raw, *span), span[1]) for span in spans]
 
     def trim(self) -> int:
         """Give pooled memory back to the system; returns how many bytes that were (0 from within

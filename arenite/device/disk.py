@@ -16,7 +16,7 @@ import os
 import stat
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NoReturn, TypeVar
 
@@ -133,14 +133,18 @@ class DiskAllocator(Allocator):
             at, left = at + n, left[n:]
         self.check()
 
-    def read(self, raw: RawBuffer, offset: int, nbytes: int) -> bytes:
+    def read_parts(self, raw: RawBuffer, spans: Iterable[tuple[int, int]]) -> list[bytes]:
+        found = [self._bytes(raw, offset, nbytes) for offset, nbytes in spans]
+        self.check()
+        return found
+
+    def _bytes(self, raw: RawBuffer, offset: int, nbytes: int) -> bytes:
         at = host_address(raw, offset, nbytes) - self.mapping.address
         parts: list[bytes] = []
         left = nbytes
         while left:
             parts.append(self._read(partial(os.pread, self.descriptor, left, at)))
             at, left = at + len(parts[-1]), left - len(parts[-1])
-        self.check()
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _read(self, read: Callable[[], Read]) -> Read:

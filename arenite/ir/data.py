@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from mmap import PAGESIZE
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from arenite.device.buffer import Buffer
+from arenite.device.buffer import Buffer, copies_of
 from arenite.device.disk import DiskAllocator
 from arenite.dtype import DType
 from arenite.ir.element import held_dtype, packed, unpacked
@@ -89,8 +89,31 @@ class BufferSource:
         array = self.array()
         return array if array.flags.c_contiguous else array.copy()
 
+    @property
+    def nbytes(self) -> int:
+        """How much of memory it takes."""
+        return self._storage.nbytes
+
+    @property
+    def file(self) -> DiskAllocator | None:
+        """The mapped file that it lies in."""
+        allocator = self._storage.allocator if isinstance(self._storage, Buffer) else None
+        return allocator if isinstance(allocator, DiskAllocator) else None
+
     def __repr__(self) -> str:
         return f"BufferSource({self.id})"
+
+
+def held_copies(sources: Sequence[BufferSource]) -> list[Array]:
+    """What these in Buffers hold, read into memory of its own."""
+    buffers = [source.storage for source in sources if isinstance(source.storage, Buffer)]
+    made: list[Array] = []
+    for source, data in zip(sources, copies_of(buffers), strict=True):
+        if source.dtype.bits < 8 or source.dtype.is_block:
+            made.append(np.frombuffer(data, np.uint8))
+        else:
+            made.append(np.ndarray(source.shape, source.dtype.to_numpy(), data))
+    return made
 
 
 def drop_pages(sources: Iterable[BufferSource]) -> None:

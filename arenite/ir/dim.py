@@ -253,6 +253,11 @@ def ceildiv(a: Dim, b: Dim) -> Dim:
     return (a + b - 1) // b
 
 
+def known_divisor(dim: Dim) -> int:
+    """The largest number that divides a size for all values of the variables."""
+    return gcd(*terms_of(dim).values())
+
+
 def exact_quotient(a: Dim, b: Dim) -> Dim | None:
     """q with q * b == a for all values of the variables, also where b is 0; None: none is known."""
     if a == b:
@@ -284,7 +289,7 @@ def _positive(dim: Dim) -> Dim:
     assert isinstance(dim, Expr)
     if dim.terms[0][1] < 0:  # of e and -e one is canonical: max(0, e) = e + max(0, -e)
         return dim + _positive(-dim)
-    content = reduce(gcd, (c for _, c in dim.terms))
+    content = known_divisor(dim)
     inner = _of_terms({m: c // content for m, c in dim.terms})
     assert isinstance(inner, Expr)
     return content * Positive(inner)

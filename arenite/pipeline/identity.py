@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from functools import lru_cache
+from struct import pack
 
 from arenite.digests import NBYTES, blake2b
 from arenite.program import cache
@@ -53,19 +54,26 @@ def _sources(of: str) -> bytes:
 
 
 @lru_cache(maxsize=32)
-def _files(folder: str) -> tuple[str, str]:
+def _files(folder: str) -> tuple[str, bytes]:
     """The sources in a folder, and what tells one state of them from another: as few
     steps for each of some 500 as there can be."""
     paths: list[str] = []
     states: list[int] = []
     pending = [folder]
     while pending:
-        with suppress(OSError), os.scandir(pending.pop()) as entries:
-            for entry in entries:
-                if entry.name.endswith(".py"):
-                    paths.append(entry.path)
-                    state = entry.stat()
-                    states += (state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
-                elif entry.is_dir():
-                    pending.append(entry.path)
-    return "\0".join(paths), str(states)
+        here = pending.pop()
+        with suppress(OSError):
+            descriptor = os.open(here, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                with os.scandir(descriptor) as entries:
+                    for entry in entries:
+                        name = entry.name
+                        if name.endswith(".py"):
+                            paths.append(f"{here}/{name}")
+                            state = entry.stat()
+                            states += (state.st_ino, state.st_size, state.st_ctime_ns)
+                        elif name != "__pycache__" and entry.is_dir():
+                            pending.append(f"{here}/{name}")
+            finally:
+                os.close(descriptor)
+    return "\0".join(paths), pack(f"<{len(states)}Q", *states)

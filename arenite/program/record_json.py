@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from arenite import dtype as dtypes
 from arenite.dtype import DType
-from arenite.ir.dim import Dim, Expr, Floordiv, Found, Positive, Var, maximum, product
+from arenite.ir.dim import Atom, Dim, Expr, Floordiv, Found, Positive, Sum, Var, bounds
 from arenite.ir.node import Origin
 from arenite.program.steps import StepKind
 
@@ -92,6 +92,7 @@ def _dim_to_tree(dim: Dim) -> Any:
 
 
 def _dim_from_tree(data: Any) -> Dim:
+    """As it was written: what was in canonical form still is, and is not worked out again."""
     if type(data) is int:
         return data
     [(kind, content)] = data.items()
@@ -99,13 +100,27 @@ def _dim_from_tree(data: Any) -> Dim:
         name, low, high = content
         return (Found if kind == "found" else Var)(name, low, high)
     if kind == "div":
-        return _dim_from_tree(content[0]) // _dim_from_tree(content[1])
+        divisor = _dim_from_tree(content[1])
+        if bounds(divisor)[0] < 1:
+            raise ValueError(f"a size is divided by {divisor}")
+        return Floordiv(_expr_from_tree(content[0]), divisor)
     if kind == "positive":
-        return maximum(_dim_from_tree(content), 0)
-    total: Dim = 0
-    for number, atoms in content:
-        total = total + product([int(number), *map(_dim_from_tree, atoms)])
-    return total
+        return Positive(_expr_from_tree(content))
+    return Sum(tuple((tuple(map(_atom_from_tree, atoms)), int(c)) for c, atoms in content))
+
+
+def _expr_from_tree(data: Any) -> Expr:
+    dim = _dim_from_tree(data)
+    if isinstance(dim, int):
+        raise ValueError(f"{dim} where an expression is needed")
+    return dim
+
+
+def _atom_from_tree(data: Any) -> Atom:
+    dim = _dim_from_tree(data)
+    if not isinstance(dim, Atom):
+        raise ValueError(f"{dim} where a factor is needed")
+    return dim
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

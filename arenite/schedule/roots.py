@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from arenite.ir.dim import Dim, known_le, product
 from arenite.ir.graph import Graph
-from arenite.ir.node import Node
+from arenite.ir.node import Node, nbytes_of
 from arenite.ir.ops.access import (
     divisors,
     is_affine,
@@ -21,6 +21,7 @@ from arenite.ir.ops.access import (
     space_vars,
 )
 from arenite.ir.ops.define import OPS
+from arenite.passes.known import is_known
 
 #: Operations in one kernel at the most, so that no file drives the size of generated code.
 MAX_OPS = 96
@@ -31,6 +32,8 @@ MAX_PIECES = 8
 MAX_VIEWS = 64
 #: Operations in the parts of a concat that is written, each of which has a loop of its own.
 MAX_PART_OPS = 4 * MAX_OPS
+#: Bytes of what follows from constants, at the most, to be put together once and not in each run.
+MAX_KNOWN_NBYTES = 1 << 16
 #: A value used more than once is computed anew where that takes no more than this.
 CHEAP_OPS = 4
 
@@ -91,7 +94,7 @@ def choose_roots(graph: Graph, needed: Collection[Node] = ()) -> dict[Node, str]
             reason = f"{node.inputs[0].op} writes its results in this order"
         kept = node
         if reason is None:
-            reason = _too_many_pieces(made)
+            reason = _too_many_pieces(made) or _known_before(node, made, users[node])
         if reason is None:
             reason = _too_dear(node, made, users[node])
             # A view costs nothing: what it shows is what is worth keeping.
@@ -168,6 +171,15 @@ def _too_many_pieces(made: _Inlined) -> str | None:
     if made.pieces > MAX_PIECES:
         return f"each element would be chosen from {made.pieces} pieces wherever it is read"
     return f"more than {MAX_VIEWS} views of views" if made.views > MAX_VIEWS else None
+
+
+def _known_before(node: Node, made: _Inlined, users: tuple[Node, ...]) -> str | None:
+    """Why choosing between pieces in each run would be a waste."""
+    is_read = any(user.op == "expand" or not is_known(user) for user in users)
+    is_last = made.pieces > 0 and is_read and is_known(node)
+    if is_last and known_le(nbytes_of(node.shape, node.dtype), MAX_KNOWN_NBYTES):
+        return "it follows from constants, whose pieces are put together once"
+    return None
 
 
 def _write_dearest(node: Node, inlined: dict[Node, _Inlined], roots: dict[Node, str]) -> None:

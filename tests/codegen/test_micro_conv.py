@@ -297,6 +297,25 @@ def test_sizes_that_are_known_later(
         np.testing.assert_array_equal(result, expected(here))
 
 
+@pytest.mark.parametrize(("factor", "n_heights"), [(2, 3), (4, 2), (12, 3)])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_sizes_with_a_divisor_need_few_heights(kernel: int, factor: int, n_heights: int) -> None:
+    side = kernel // 2
+    case = replace(
+        PLAIN, kernel=(kernel, kernel), padding=((side, side), (side, side)), groups=1, end="none"
+    )
+    h, w = (factor * Var(name, 1, 40) for name in "hw")
+    weights = inputs(case)[1][1].astype(np.float32)
+    made = Made(lambda x, w: convolved(case, x, w), [(1, h, w, case.n_in), weights.shape])
+    details = made.loops.product
+    assert len(details.heights) <= n_heights + (kernel > 1)
+    for high, wide in ((1, 1), (1, 7), (2, 3), (5, 5), (9, 4)):
+        here = replace(case, images=1, image=(factor * high, factor * wide))
+        x = inputs(here)[1][0].astype(np.float32)
+        [result] = made.run([x, weights], {"h": high, "w": wide})
+        np.testing.assert_array_equal(result, expected(here))
+
+
 def test_scratch_does_not_grow_with_the_images() -> None:
     case = replace(PLAIN, image=(30, 31), end="none")
     first: tuple[Dim, ...] = (Var("n", 1, 256), case.n_in, *case.image)

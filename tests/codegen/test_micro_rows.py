@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arenite.backends.cpu.gemm.rows import LIMIT, even_heights, next_heights
+from arenite.backends.cpu.gemm.rows import LIMIT, any_heights, even_heights, next_heights
 
 
 def cut(rows: int, heights: tuple[int, ...]) -> list[int]:
@@ -41,6 +41,20 @@ def test_every_number_asked_for_is_covered(counts: list[int], most: int) -> None
 def test_with_a_height_of_one_all_numbers_are_covered(rows: int, others: set[int]) -> None:
     heights = tuple(sorted({*others, 1}, reverse=True))
     assert sum(cut(rows, heights)) == rows
+
+
+@given(st.integers(1, 60), st.integers(1, 200), st.integers(1, 30))
+def test_heights_for_later_cover_all_numbers_with_a_divisor(
+    n: int, divisor: int, tallest: int
+) -> None:
+    heights = any_heights(tallest, divisor)
+    assert heights[0] == tallest
+    assert sum(cut(n * divisor, heights)) == n * divisor
+
+
+def test_a_divisor_saves_heights() -> None:
+    found = [any_heights(14, divisor) for divisor in (1, 2, 4, 8, 28)]
+    assert [len(one) for one in found] == [5, 4, 3, 2, 1]
 
 
 def test_128_rows_of_at_most_14() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from arenite import device
 from arenite.device import Buffer, BufferOptions, DiskAllocator
+from arenite.device.buffer import copies_of
 from arenite.dtype import float32
 from arenite.errors import FileChanged, InvalidArgument, InvalidFile, InvalidView, ReadOnly
 
@@ -226,6 +227,7 @@ def test_a_file_that_was_written_to_is_an_error_wherever_it_is_read(
     reads: list[Callable[[], object]] = [
         *(disk.check, file.copyout, view.copyout, view.as_array, view.as_slice, view.as_host_bytes),
         lambda: view.copyout(bytearray(400)),
+        lambda: view.read_parts([(0, 1), (396, 4)]),
         lambda: copy.copy_from(view),
         lambda: np.asarray(view),
         lambda: np.from_dlpack(view),
@@ -234,6 +236,43 @@ def test_a_file_that_was_written_to_is_an_error_wherever_it_is_read(
         with pytest.raises(FileChanged, match=rf"weights\.bin changed.*{said}.*open it again"):
             read()
     assert DiskAllocator(path).file().copyout() == path.read_bytes()
+
+
+def test_parts_are_read_from_where_they_lie(path: Path) -> None:
+    content = path.read_bytes()
+    of_file = DiskAllocator(path).file()
+    of_memory = Buffer.from_array(np.frombuffer(content, np.uint8))
+    spans = [(0, 3), (8192, 400), (100, 0), (7, 1)]
+    for buffer in (of_file, of_memory):
+        assert buffer.read_parts(spans) == [content[at : at + n] for at, n in spans]
+        view = buffer.view(4096, 100)
+        assert view.read_parts([(90, 10), (1, 2)]) == [content[4186:4196], content[4097:4099]]
+        for span in ((90, 11), (-1, 1), (0, -1)):
+            with pytest.raises(InvalidView, match="leave the 100 bytes"):
+                view.read_parts([(0, 1), span])
+
+
+def test_many_buffers_are_copied_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = path.read_bytes()
+    disk = DiskAllocator(path)
+    file, memory = disk.file(), Buffer.from_array(np.frombuffer(content, np.uint8))
+    places = [(0, 3), (8192, 400), (4, 0), (10236, 4), (0, 3)]
+    buffers = [one.view(*place) for place in places for one in (file, memory)]
+    n_checks = 0
+
+    def counted(check: Callable[[], None] = disk.check) -> None:
+        nonlocal n_checks
+        n_checks += 1
+        check()
+
+    monkeypatch.setattr(disk, "check", counted)
+    expected = [content[at : at + n] for at, n in places for _ in range(2)]
+    assert copies_of(buffers) == expected
+    assert copies_of([]) == []
+    assert n_checks == 1
+    cut(path)
+    with pytest.raises(FileChanged):
+        copies_of(buffers)
 
 
 def replaced(path: Path) -> None:

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 import arenite
 from arenite import Var, spec
 from arenite.errors import DamagedCache
+from arenite.ir.dim import Dim, Found, bounds, maximum, terms_of
 from arenite.ir.graph import Graph
 from arenite.program import program_json
 from arenite.program.compiled import SCHEMA, Compiled
+from arenite.program.record_json import dim_from_json, dim_to_json
 from arenite.runtime.executable import Executable
 
 WEIGHTS = np.random.default_rng(1).standard_normal((48, 300)).astype(np.float32)
@@ -119,3 +121,34 @@ def test_another_schema(saved: tuple[Graph, dict[str, bytes]]) -> None:
     old = saved[1]["frame"].replace(b'"schema":%d' % SCHEMA, b'"schema":5')
     with pytest.raises(DamagedCache, match="schema 5"):
         read(saved[1] | {"frame": old})
+
+
+A, B = Var("a", 0, 9), Var("b", 1, 50)
+SIZES = [
+    *(0, 7, A, Found("f", 0, 3), 2 * A + 1, 3 * A * B - A + 4, (A + 3) // 8, (5 * A + B) // 3 * A),
+    *(100 // B, (A + 2) // (B + 1), maximum(A - B, 0), maximum(A, B) * 2, (A - B) % 4, A % B),
+]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_a_size_is_read_back_as_it_was(size: Dim) -> None:
+    made = dim_from_json(dim_to_json(size))
+    assert made == size
+    assert bounds(made) == bounds(size)
+    assert terms_of(made) == terms_of(size)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"div": [5, 2]}',
+        '{"div": [{"var": ["a", 0, 9]}, 0]}',
+        '{"div": [{"var": ["a", 0, 9]}, {"var": ["b", 0, 9]}]}',
+        '{"positive": 3}',
+        '{"sum": [[2, [4]]]}',
+        '{"sum": [[2, [{"sum": [[3, []]]}]]]}',
+    ],
+)
+def test_what_is_no_size_is_not_read(text: str) -> None:
+    with pytest.raises(ValueError, match=r"size is divided|is needed"):
+        dim_from_json(text)

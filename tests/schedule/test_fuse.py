@@ -6,12 +6,14 @@ import itertools
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 
+import arenite
 from arenite import ir
 from arenite.dtype import BY_NAME
 from arenite.ir.compose.reductions import reduce
-from arenite.ir.dim import Found
+from arenite.ir.dim import Found, Var
 from arenite.ir.graph import Graph, found_sizes
 from arenite.ir.node import Node
 from arenite.ir.ops.control import cut
@@ -193,6 +195,22 @@ def test_values_read_many_times_are_kept(user: str) -> None:
         attrs: Any = {"axes": (1,), "sizes": (3,), "strides": (1,), "dilations": (1,)}
         made = ir.make("sum", ir.make("window", y, **attrs), axes=(2,))
     assert f"each element is read many times by {user}" in borders(scheduled(made))
+
+
+def test_pieces_of_constants_are_put_together_once() -> None:
+    def borders_for(n: int) -> list[str]:
+        one, other = (arenite.from_numpy(np.arange(k, dtype=np.float32)) for k in (n + 4, n))
+        joined = arenite.concat([one, other])
+        bias = joined[:n] + joined[n : 2 * n]
+        x = spec((Var("rows", 1, 9), n)).argument("x", 0)
+        return borders(scheduled((x + arenite.expand_dims(bias, 0)).node))
+
+    end = "an output of the graph"
+    assert borders_for(512) == [
+        "it follows from constants, whose pieces are put together once",
+        end,
+    ]
+    assert borders_for(1 << 15) == [end]  # a copy of much
 
 
 def test_a_reshape_that_divides_indices_reads_from_memory() -> None:

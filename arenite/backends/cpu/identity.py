@@ -96,8 +96,11 @@ def cache_nbytes(folder: str | os.PathLike[str] = CACHES) -> dict[int, int]:
         return found
 
     def told(index: str, what: str) -> str:
-        with open(os.path.join(folder, index, what), encoding="utf-8") as file:
-            return file.read().strip()
+        descriptor = os.open(os.path.join(folder, index, what), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.read(descriptor, 64).decode().strip()
+        finally:
+            os.close(descriptor)
 
     for index in names:
         try:

@@ -89,18 +89,15 @@ def scan(path: str, file: Buffer) -> Scanned:
 
 def parts_between(path: str, file: Buffer, ends: Sequence[tuple[int, int]]) -> list[Part]:
     """All of a file but what lies between these starts and ends."""
-    n_left = MAX_STRUCTURE_NBYTES
-    parts = []
     starts = [0, *(end for _, end in ends)]
-    for start, end in zip(starts, [*(start for start, _ in ends), file.nbytes], strict=True):
-        n_left -= end - start
-        if n_left < 0:
-            raise InvalidFile(
-                f"{path} has more than {MAX_STRUCTURE_NBYTES} bytes beside the data of its "
-                "tensors; no such file is read"
-            )
-        parts.append(Part(start, file.read(start, end - start)))
-    return parts
+    stops = [*(start for start, _ in ends), file.nbytes]
+    spans = [(start, stop - start) for start, stop in zip(starts, stops, strict=True)]
+    if sum(nbytes for _, nbytes in spans) > MAX_STRUCTURE_NBYTES:
+        raise InvalidFile(
+            f"{path} has more than {MAX_STRUCTURE_NBYTES} bytes beside the data of its "
+            "tensors; no such file is read"
+        )
+    return [Part(*one) for one in zip(starts, file.read_parts(spans), strict=True)]
 
 
 def digest_of(parts: Iterable[Part]) -> str:

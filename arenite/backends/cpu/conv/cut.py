@@ -8,6 +8,7 @@ times a chunk of output channels; the two are split such that the fewest bytes a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from arenite.backends.cpu.gemm.blocking import LATER_ROWS, MOST_TILES, TILE_WORK
 from arenite.backends.cpu.gemm.rows import any_heights, even_heights
@@ -15,7 +16,7 @@ from arenite.backends.cpu.gemm.tile import lanes_of, most_rows
 from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.target import Target
 from arenite.dtype import DType
-from arenite.ir.dim import Dim, bounds
+from arenite.ir.dim import Dim, bounds, known_divisor
 
 #: Columns of a tile at the most.
 WIDEST = 8
@@ -80,7 +81,8 @@ def cut_conv(sizes: ConvSizes, total: DType, target: Target) -> ConvCut:
     if isinstance(block_pixels, int) and isinstance(sizes.pixels, int):
         heights = even_heights([block_pixels, sizes.pixels % block_pixels], tallest)
     else:
-        heights = any_heights(min(tallest, bounds(block_pixels)[1]))
+        divisor = gcd(known_divisor(sizes.pixels), known_divisor(block_pixels))
+        heights = any_heights(min(tallest, bounds(block_pixels)[1]), divisor)
     return ConvCut(lanes, columns, heights, lines, block_pixels, chunk)
 
 

@@ -25,7 +25,7 @@ from arenite.schedule.kernel import Kernel
 
 #: Rows that are few, at the most, and heights of tiles that all larger numbers are cut into.
 FEW_ROWS = 4
-HEIGHTS = (11, 9, 8, 7, 6, 5)
+HEIGHTS = (9, 8, 7, 6, 5)
 #: Rows and multiplications, some three microseconds, from which on a product is cut into halves.
 HALVED_ROWS, HALVED_WORK = 4, 3 << 16
 

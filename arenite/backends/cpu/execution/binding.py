@@ -20,10 +20,9 @@ from arenite.backends.cpu.driver.file_guard import MappedFiles
 from arenite.backends.cpu.driver.native import BoundTable
 from arenite.backends.cpu.execution.arrays import Results, address_of
 from arenite.backends.cpu.execution.quick import QuickCall
-from arenite.device import Buffer
 from arenite.device.cpu import drop_pages_at, use_small_pages
 from arenite.device.disk import DiskAllocator
-from arenite.ir.data import BufferSource
+from arenite.ir.data import BufferSource, held_copies
 from arenite.ir.dim import evaluate, found_in
 from arenite.ir.interface import GraphInterface
 from arenite.memory import Arena, MemoryPlan, ValueId
@@ -289,17 +288,18 @@ def constants_of(
     read_once = set(frame.given_back.tolist())  # the load step gives their pages back
     files: dict[DiskAllocator, None] = {}
     found: dict[int, Array] = {}
+    copied: dict[int, BufferSource] = {}
     for number in frame.numbers("constant"):
         source = int(frame.sources[number])
         if source < 0:
             found[number] = compiled.constants[-1 - source]
             continue
         constant = interface.constants[source]
-        found[number] = array = constant.held()
-        storage = constant.storage if isinstance(constant, BufferSource) else None
-        if isinstance(storage, Buffer) and isinstance(storage.allocator, DiskAllocator):
-            files[storage.allocator] = None
-            if array.nbytes < TOUCHED_NBYTES and number not in read_once:
-                found[number] = np.empty_like(array)
-                storage.copyout(found[number])
+        if isinstance(constant, BufferSource) and constant.file is not None:
+            files[constant.file] = None
+            if constant.nbytes < TOUCHED_NBYTES and number not in read_once:
+                copied[number] = constant
+                continue
+        found[number] = constant.held()
+    found |= zip(copied, held_copies([*copied.values()]), strict=True)
     return found, list(files)

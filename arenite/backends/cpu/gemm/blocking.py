@@ -17,7 +17,7 @@ from arenite.backends.cpu.gemm.stream import is_far
 from arenite.backends.cpu.gemm.tile import lanes_of, most_columns, most_rows
 from arenite.backends.cpu.target import Target
 from arenite.dtype import DType
-from arenite.ir.dim import Dim, bounds
+from arenite.ir.dim import Dim, bounds, known_divisor
 
 #: Multiplications in one tile of a launch, at least, where there are two: some 20 microseconds.
 #: Reading an element of B counts as so many of them.
@@ -282,7 +282,7 @@ def _heights(n_rows: Dim, block_rows: int, gemv: GemvCut, tallest: int) -> tuple
     if isinstance(n_rows, int):
         return even_heights([min(n_rows, block_rows), n_rows % block_rows], tallest)
     even = even_heights(range(gemv.up_to + 1, min(block_rows, LIMIT + tallest) + 1), tallest)
-    return min(even, any_heights(tallest), key=len)
+    return min(even, any_heights(tallest, gcd(known_divisor(n_rows), block_rows)), key=len)
 
 
 def _gemv_heights(n_rows: Dim, block_rows: int, gemv: GemvCut) -> tuple[int, ...]:

@@ -8,9 +8,9 @@ from functools import cache
 #: While this many rows or more are left, the next tile is the tallest.
 LIMIT = 255
 
-#: Heights that all numbers of rows are cut into, where these are known only later; few, for every
-#: height is compiled.
-_ANY_HEIGHTS = (12, 10, 6, 3, 1)
+#: Heights below the tallest that numbers of rows are cut into which are known only later: few, for
+#: every height is compiled. Fewer do for numbers that 8, 4 or 2 divides.
+_LATER_HEIGHTS = ((), (8,), (8, 4), (10, 6, 2), (10, 6, 3, 1))
 
 #: What a tile costs beside its rows, and the rows that a lower tile is no faster than.
 _CALL_ROWS = 2
@@ -37,9 +37,10 @@ def even_height(left: int, most: int) -> int:
     return -(-left // n_tiles)
 
 
-def any_heights(tallest: int) -> tuple[int, ...]:
-    """Heights of tiles for a number of rows that is known only later."""
-    return (tallest, *(height for height in _ANY_HEIGHTS if height < tallest))
+def any_heights(tallest: int, divisor: int = 1) -> tuple[int, ...]:
+    """Heights of tiles for a number of rows that is known only later, but for a divisor."""
+    some = ((tallest, *(h for h in lower if h < tallest)) for lower in _LATER_HEIGHTS)
+    return next(heights for heights in some if any(divisor % h == 0 for h in heights))
 
 
 @cache
