@@ -39,7 +39,7 @@ from arenite.ir.dim import (
     terms_of,
 )
 
-#: Facts that are tried for one kernel: what needs more is not proven.
+#: Facts that are tried for one statement: what needs more is not proven.
 MAX_STEPS = 2_000
 #: Bounds of a part that are looked at.
 _MAX_BOUNDS = 2
@@ -101,6 +101,10 @@ class _Proof:
         self.kernel, self.counts = kernel, counts
         self.names: dict[str, Dim] = {name: sizes[name] for name in kernel.sizes}
         self.facts: dict[Place, list[tuple[Dim, int]]] = {}  # and the place's coefficient
+        #: What a place is at most, and at least, by a quotient of it: which a mask may bound.
+        self.by_quotient: dict[Place, list[tuple[Dim, int]]] = {}
+        self.quotients: dict[tuple[str, Dim, Dim], Place] = {}
+        self.n_inside = 0  # conditions around
         self.conditions: dict[str, list[Dim]] = {}  # what holds where a name is true
         self.done: dict[int, tuple[ir.Expr, Dim]] = {}  # by identity, which is kept
         self.n_places = self.n_steps = 0
@@ -136,8 +140,9 @@ class _Proof:
         for place in places:
             self.facts[place].pop()
 
-    def lows(self, dim: Dim) -> Iterator[Dim]:
-        """Polynomials of sizes alone that are nowhere above this one."""
+    def lows(self, dim: Dim, may_turn: bool = True) -> Iterator[Dim]:
+        """Polynomials of sizes alone that are nowhere above this one; once on the way a place may
+        give way to a quotient of it."""
         self.n_steps += 1
         if self.n_steps > MAX_STEPS:
             raise _Unproven("there are too many ways to look at it")
@@ -151,10 +156,13 @@ class _Proof:
         is_up = self.holds(factor)
         if not is_up and not self.holds(-factor):
             return
-        for fact, of_place in self.facts[latest]:
+        facts = [(*one, may_turn) for one in self.facts[latest]]
+        if may_turn:
+            facts += [(*one, False) for one in self.by_quotient.get(latest, ())]
+        for fact, of_place, may_turn_then in facts:
             times = _quotient(factor, of_place) if is_up == (of_place > 0) else None
             if times is not None:
-                yield from self.lows(dim - times * fact)
+                yield from self.lows(dim - times * fact, may_turn_then)
 
     def holds(self, dim: Dim) -> bool:
         """Whether it is never negative."""
@@ -172,7 +180,7 @@ class _Proof:
         self.names, self.conditions = names, conditions
 
     def statement(self, stmt: ir.Stmt) -> None:
-        self.done = {}  # names may mean something else now
+        self.done, self.n_steps = {}, 0  # names may mean something else now
         for one in ir.walk(*ir.expressions(stmt)):
             if isinstance(one, ir.Load):
                 self.access(one.array, one.index, one.mask, is_read=True)
@@ -202,7 +210,9 @@ class _Proof:
                 self.names.pop(name, None)  # something else each time that it is read
         for number, block in enumerate(ir.blocks(stmt)):
             known = self.know(*inside) if number == 0 else []
+            self.n_inside += bool(known)
             self.block(block)
+            self.n_inside -= bool(known)
             self.forget(known)
 
     def let(self, name: str, value: ir.Expr) -> None:
@@ -298,11 +308,21 @@ class _Proof:
             return self.place(True, least=None)
         if not _places(a) and not _places(b):
             return a // b if op == "floordiv" else a % b
+        known = self.quotients.get((op, a, b))
+        if known is None:
+            known = self.rest(a, b) if op == "mod" else self.quotient(a, b)
+            if not self.n_inside:  # what is known of it holds everywhere
+                self.quotients[op, a, b] = known
+        return known
+
+    def rest(self, a: Dim, b: Dim) -> Place:
         is_positive = self.holds(a)
-        if op == "mod":
-            rest = self.place(_is_data(b))
-            self.know(b - 1 - rest, *([a - rest] if is_positive else []))
-            return rest
+        rest = self.place(_is_data(b))
+        self.know(b - 1 - rest, *([a - rest] if is_positive else []))
+        return rest
+
+    def quotient(self, a: Dim, b: Dim) -> Place:
+        is_positive = self.holds(a)
         highs = self.highs(a)
         quotient = self.place(_is_data(a, b), least=0 if is_positive else None)
         for high in highs if not _places(b) else ():
@@ -310,6 +330,9 @@ class _Proof:
             self.know((high // b if whole is None else whole - 1) - quotient)
         if isinstance(b, int) and _is_whole(a):
             self.know(a - b * quotient, b * quotient + b - 1 - a)
+        if isinstance(a, Place):
+            facts = (b * quotient + b - 1 - a, -1), (a - b * quotient, 1)
+            self.by_quotient.setdefault(a, []).extend(facts)
         return self.settled(quotient)
 
     def chosen(self, op: str, a: Dim, b: Dim) -> Dim:
