@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from arenite.backends.webgpu.dispatch import Bound, dispatches_of
 from arenite.backends.webgpu.exchange import Exchange, Transfer
-from arenite.backends.webgpu.memory import Region
 from arenite.backends.webgpu.recorder import record_rows
 from arenite.backends.webgpu.results import Output, Pending
 from arenite.backends.webgpu.sampling import (
@@ -38,9 +37,8 @@ from arenite.backends.webgpu.sampling import (
     shader,
 )
 from arenite.backends.webgpu.table import ROW, handle
-from arenite.device import Buffer
 from arenite.device.webgpu import WORD_NBYTES
-from arenite.dtype import BY_NAME, float32, uint8
+from arenite.dtype import BY_NAME, float32
 from arenite.program.decoding import ChosenToken, TokenChoice
 
 if TYPE_CHECKING:
@@ -74,9 +72,8 @@ class WebGpuDecoding:
         memory, self._log_at, self._chosen_at = contents(choice, tokens, numbers, n_places)
         self._mask_at = memory.nbytes - mask_words(choice.n_tokens) * WORD_NBYTES
         device = program.device
-        buffer = Buffer.allocate(device, uint8, (memory.nbytes,))
-        buffer.copyin(memory.view(np.uint8))
-        self._region = Region.of("sampler", buffer)
+        self._region = program.sampler_region(memory.nbytes)
+        self._region.buffer.view(0, memory.nbytes).copyin(memory.view(np.uint8))
         places = [program.place(logits.there), (self._region, 0)]
         sample = Bound("sample", shader(_threads(program)), places, (), 1, 0)
         [self._sample] = dispatches_of(device, [sample], None)

@@ -358,6 +358,12 @@ def shader(threads: int) -> Shader:
     return Shader("sample", text, threads, arrays, atomic=(), n_sizes=0, requires=False)
 
 
+def sampler_nbytes(n_tokens: int, n_places: int) -> int:
+    """Of the memory of `contents` at the most, for texts of so many places and one more."""
+    random, log_and_chosen, bias_and_counts = n_places + 1, 2 * (n_places + 1), 2 * n_tokens
+    return 4 * (NUMBERS_AT + random + log_and_chosen + bias_and_counts + mask_words(n_tokens))
+
+
 def contents(
     choice: TokenChoice, tokens: Sequence[int], numbers: NDArray[np.float64], n_places: int
 ) -> tuple[NDArray[np.uint32], int, int]:
