@@ -52,7 +52,7 @@ class Ahead:
             self._decoding = model.executable.decoding(choice, tokens, numbers)
 
     def next(
-        self, tokens: Sequence[int], allowed: Callable[[], NDArray[np.bool_] | None]
+        self, tokens: Sequence[int], allowed: Callable[[], NDArray[np.bool_] | None] = lambda: None
     ) -> int | None:
         """Feed the last of these tokens, and choose another, one that is `allowed`, which is asked
         when the device is at work. None: the host is to do both."""

@@ -54,7 +54,7 @@ class Session(Protocol):
         n_tokens: int,
         tokens: Sequence[int],
         n_most: int,
-        is_masked: bool,
+        is_masked: bool = False,
     ) -> Ahead | None: ...
 
 

@@ -102,7 +102,7 @@ class Session:
         n_tokens: int,
         tokens: Sequence[int],
         n_most: int,
-        is_masked: bool,
+        is_masked: bool = False,
     ) -> Ahead | None:
         """Choices by the device behind `tokens`, of which all but the last were fed, up to a text
         of `n_most`; None where the host chooses. `is_masked`: a grammar says what may come."""

@@ -39,6 +39,7 @@ from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.plain import refuse_layouts, with_origins
 from arenite.codegen.kernels.values import UINT32, index_expr
 from arenite.codegen.wide_integers import with_wide_integers
+from arenite.codegen.word_pairs import with_word_pairs
 from arenite.device.webgpu import WORD_NBYTES
 from arenite.errors import NotCompiled
 from arenite.ir.dim import Dim, bounds, ceildiv, product, variables
@@ -201,13 +202,13 @@ def _counts(kernel: Kernel, built: Built) -> dict[str, Dim]:
 def _with_indices(
     loops: ir.GroupKernel, sizes: Mapping[str, tuple[int, int]], features: Collection[str]
 ) -> ir.GroupKernel:
-    """With indices of 32 bits, or wider ones where that can't be and the device has them."""
+    """With indices of 32 bits. Data of 64 bits is that where the device has it, else pairs of
+    words; integers that fit 32 bits, as indices do, are neither."""
     try:
         return narrow_indices(loops, sizes)
     except NotCompiled:
-        if "shader-int64" not in features:
-            raise
-        return with_wide_integers(loops, sizes)
+        wide = with_wide_integers(loops, sizes)
+        return wide if "shader-int64" in features else with_word_pairs(wide)
 
 
 def _nodes(kernel: Kernel) -> list[Node]:
