@@ -34,6 +34,7 @@ REGIONS = {
     "state": "keys and values of the context",
     "work": "activations and scratch",
     "io": "inputs and outputs",
+    "device": "the device's own, beside all values",
 }
 LARGEST = 10
 BAR_WIDTH = 10

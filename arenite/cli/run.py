@@ -60,6 +60,7 @@ def run(
         outputs, seconds = _timed(program, given, repeat, title)
         facts = {
             "file": opened.path,
+            "device": program.executable.device,
             "threads": program.threads,
             "compile_seconds": compile_seconds,
             "first_seconds": seconds[0],
@@ -97,11 +98,16 @@ def _timed(
 
 
 def _shown(facts: dict[str, Any], file: Path | None) -> dict[str, str]:
+    from arenite.memory.plan import HOST
+    from arenite.program.backend import backend_of
+
+    device = facts["device"]
+    where = f"{facts['threads']} threads" if backend_of(device).memory == HOST else device
     shown = {
         "file": facts["file"],
         "compiled in": readable_seconds(facts["compile_seconds"]),
         "first run": readable_seconds(facts["first_seconds"]),
-        "best run": f"{readable_seconds(facts['best_seconds'])} on {facts['threads']} threads",
+        "best run": f"{readable_seconds(facts['best_seconds'])} on {where}",
         "planned": readable_nbytes(facts["planned_nbytes"]),
         "peak": f"{readable_nbytes(facts['peak_nbytes'])}, all of this process",
     }

@@ -184,6 +184,16 @@ class Barrier(Stmt):
 
 
 @dataclass(frozen=True, slots=True)
+class Access:
+    """Elements that foreign text reads or writes: those at `index`, where each of these names runs
+    from 0 to the most that it is; one may be bounded by names before it."""
+
+    array: str
+    index: Expr
+    most: tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Foreign(Stmt):
     """Text in the language of one device, done by all threads of a group together, where loops
     can't say it: words of four, sums over lanes, products of bytes. `$name` in it stands for a
@@ -198,6 +208,7 @@ class Foreign(Stmt):
     wide: tuple[str, ...] = ()  # arrays of which it reads four words at once
     teams: tuple[int, ...] = ()  # lanes that it sums over, in powers of two
     functions: str = ""  # that it calls, at the top level
+    accesses: tuple[Access, ...] = ()  # all of them, where it says which
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +270,9 @@ class GroupKernel(LoopKernel):
     threads: int
     shared: tuple[SharedArray, ...] = ()
     index_dtype: DType = INT64
-    #: Whether neither its text nor its loops leave their arrays, by how they are made: a device
-    #: need not look at each access again.
-    is_proven: bool = False
+    #: The access of which it is not proven that it stays within its array; where there is none a
+    #: device need not look at each again.
+    unproven: str = "nobody looked"
     #: (size, most, kernel): other loops of the same arrays and sizes, for launches in which that
     #: size is no more than that; the first that fits is taken.
     smaller: tuple[tuple[str, int, GroupKernel], ...] = ()

@@ -36,6 +36,8 @@ def loop_text(kernel: ir.LoopKernel) -> str:
     inside.block(kernel.body)
     text = "\n".join([*lines, *inside.write.lines, "}"]) + "\n"
     if isinstance(kernel, ir.GroupKernel):
+        is_checked = f"checked by the device, for {kernel.unproven}"
+        text = f"// accesses: {is_checked if kernel.unproven else 'proven'}\n{text}"
         for size, most, other in kernel.smaller:
             text += f"where {size} <= {most}, instead\n{loop_text(other)}"
     return text

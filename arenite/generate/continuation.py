@@ -60,9 +60,12 @@ class Continuation:
 
     def choose(self, logits: NDArray[np.float32]) -> int:
         """The token that comes next."""
-        allowed = self._grammar.allowed() if self._grammar else None
         # Some models have more logits than tokens: rows that were added for a round number.
-        return self.sampler.choose(logits[: self.n_tokens], self.tokens, allowed)
+        return self.sampler.choose(logits[: self.n_tokens], self.tokens, self.allowed())
+
+    def allowed(self) -> NDArray[np.bool_] | None:
+        """Which tokens may come next, as the grammar has it; None: all of them."""
+        return self._grammar.allowed() if self._grammar else None
 
     def accept(self, token: int) -> str:
         """Go on with a token that was chosen: the text that it makes certain."""

@@ -49,7 +49,12 @@ class Session(Protocol):
     def feed(self, tokens: Sequence[int]) -> NDArray[np.float32]: ...
     def rewind(self, n_tokens: int) -> None: ...
     def ahead(
-        self, sampler: Sampler, n_tokens: int, tokens: Sequence[int], n_most: int
+        self,
+        sampler: Sampler,
+        n_tokens: int,
+        tokens: Sequence[int],
+        n_most: int,
+        is_masked: bool = False,
     ) -> Ahead | None: ...
 
 
@@ -134,7 +139,7 @@ class _Generation:
         self.session, self.cancelled = session, cancelled
         self.made = Continuation(prompt, sampling, tokenizer, session.context)
         self.ahead: Ahead | None = None
-        self.asks_device = not self.made.has_grammar
+        self.asks_device = True
         self.n_ahead = self.n_at_once = 0  # tokens of the device, and those since it was asked
 
     def pieces(self) -> Iterator[Piece]:
@@ -192,8 +197,10 @@ class _Generation:
             most = made.sampling.max_tokens
             n_most = self.session.context + 1 if most is None else made.n_prompt + most
             self.n_at_once = 0
-            self.ahead = self.session.ahead(made.sampler, made.n_tokens, made.tokens, n_most)
-        token = None if self.ahead is None else self.ahead.next(made.tokens)
+            self.ahead = self.session.ahead(
+                made.sampler, made.n_tokens, made.tokens, n_most, made.has_grammar
+            )
+        token = None if self.ahead is None else self.ahead.next(made.tokens, made.allowed)
         if token is None:
             # Where the device leaves every few choices to the host it is no help.
             self.asks_device = self.ahead is not None and self.n_at_once >= WORTHWHILE

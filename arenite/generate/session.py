@@ -97,16 +97,21 @@ class Session:
         self._tokens.append(token)
 
     def ahead(
-        self, sampler: Sampler, n_tokens: int, tokens: Sequence[int], n_most: int
+        self,
+        sampler: Sampler,
+        n_tokens: int,
+        tokens: Sequence[int],
+        n_most: int,
+        is_masked: bool = False,
     ) -> Ahead | None:
         """Choices by the device behind `tokens`, of which all but the last were fed, up to a text
-        of `n_most`; None where the host chooses."""
+        of `n_most`; None where the host chooses. `is_masked`: a grammar says what may come."""
         from arenite.generate.ahead import Ahead
 
         end = min(n_most - 1, self.context)
         if not self._model.settings.offloaded or len(tokens) > end:
             return None
-        return Ahead(self._model, self, sampler, n_tokens, tokens, end)
+        return Ahead(self._model, self, sampler, n_tokens, tokens, end, is_masked)
 
     def generate(
         self, prompt: str | Sequence[int], **sampling: Unpack[SamplingOptions]

@@ -183,6 +183,21 @@ class MemoryPlan(NamedTuple):
             )
         return self._replace(shadow_nbytes=shadow_nbytes)
 
+    def with_more(self, region: str, nbytes: Mapping[str, int], device: str) -> MemoryPlan:
+        """The same plan with more in a region outside of the arena, by what for, as long as the
+        program is there."""
+        if not nbytes:
+            return self
+        end = max((slot.lifetime.end for slot in self.slots.values()), default=1)
+        before = self.regions.get(region, Region(region, 0, 0, 0, device))
+        slots, at = dict(self.slots), before.nbytes
+        for name, size in nbytes.items():
+            slots[name] = Slot(name, region, at, size, size, 1, Lifetime(0, end), len(slots))
+            at += size
+        more = at - before.nbytes
+        after = before._replace(nbytes=at, lower_bound=before.lower_bound + more)
+        return self._replace(slots=slots, regions={**self.regions, region: after})
+
     def live_at(self, tick: int) -> list[Slot]:
         """Slots whose bytes are in use at a tick, the largest first. An alias is not among them: it
         keeps its owner's bytes in use, from the first tick that one of them lives to the last."""

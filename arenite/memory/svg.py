@@ -50,6 +50,7 @@ REGION_COLOURS = {
     "mapped": ("#9ccc8f", "#86be77"),
     "io": ("#e58f8f", "#dd7878"),
     "source": ("#d9d9d9", "#c9c9c9"),
+    "device": ("#8fd0d0", "#77c2c2"),
 }
 REGION_MEANINGS = {
     "packed": "weights, laid out for the kernels",
@@ -58,6 +59,7 @@ REGION_MEANINGS = {
     "mapped": "weights, read in place",
     "io": "inputs and outputs",
     "source": "read once at load, given back",
+    "device": "the device's own, beside all values",
 }
 #: Of the kinds that fill the work region: as bright as no other, to be told apart in print too.
 KIND_COLOURS = ("#0b3c6f", "#f0b429", "#4b9cd8", "#94401c", "#2e8b57", "#e58fc0")

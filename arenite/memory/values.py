@@ -18,11 +18,12 @@ ValueId = int | str
 
 #: Regions that lie in the arena, in the order they are stacked there.
 ARENA_REGIONS = ("packed", "state", "work")
-#: Regions with an address space of their own: weights in a mapped file, memory of the caller, and
-#: weights that are read once, at load, whose pages are given back then.
-OUTSIDE_REGIONS = ("mapped", "io", "source")
+#: Regions with an address space of their own: weights in a mapped file, memory of the caller,
+#: weights that are read once, at load, whose pages are given back then, and what a device takes
+#: beside all values.
+OUTSIDE_REGIONS = ("mapped", "io", "source", "device")
 #: What is in memory while a program runs.
-RESIDENT_REGIONS = (*ARENA_REGIONS, "mapped", "io")
+RESIDENT_REGIONS = (*ARENA_REGIONS, "mapped", "io", "device")
 REGIONS = ARENA_REGIONS + OUTSIDE_REGIONS
 
 #: The largest tick, size, offset and sum of sizes: a few of them add up within 64 signed bits.

@@ -120,8 +120,8 @@ def _plan(program: Lowered, options: Options, backend: Backend) -> MemoryPlan:
         every = [True] * len(program.launches)
         with suppress(DoesNotFit):
             wide = options._replace(plan=CONCURRENCY)
-            return planned(program, every, wide, backend.memory)
-    return planned(program, shared_of(program.launches), options, backend.memory)
+            return planned(program, every, wide, backend)
+    return planned(program, shared_of(program.launches), options, backend)
 
 
 def build(

@@ -8,7 +8,7 @@ while the program runs: its arena may have what inputs, outputs and mapped weigh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -21,6 +21,7 @@ from arenite.memory.plan import CONCURRENCY, HOST, OBJECTIVES
 from arenite.memory.values import ARENA_REGIONS, RESIDENT_REGIONS
 from arenite.pipeline.steps import Lowered
 from arenite.pipeline.windows import Windows
+from arenite.program.backend import Backend, DeviceNeeds
 from arenite.program.launch import Launch
 from arenite.program.options import Options
 from arenite.program.steps import StepKind
@@ -33,16 +34,25 @@ _OUTSIDE = frozenset(RESIDENT_REGIONS) - frozenset(ARENA_REGIONS)
 
 
 def planned(
-    program: Lowered, is_shared: Sequence[bool], options: Options, device: str = HOST
+    program: Lowered, is_shared: Sequence[bool], options: Options, backend: Backend
 ) -> MemoryPlan:
     """`is_shared` says of each launch whether workers share it; the budget of `options` is for
     memory of the device that weights and the arena are on."""
-    plan = _planned(program, is_shared, options.plan, Budget.of(program, options.memory, device))
+    device = backend.memory
+    needs = DeviceNeeds(program.values, program.load, program.launches, program.book.n_state_sets)
+    own = backend.device_memory(needs, options.device)
+    while True:
+        budget = Budget.of(program, options.memory, device, own.device)
+        plan = _planned(program, is_shared, options.plan, budget)
+        before, own = own, backend.device_memory(needs, options.device, plan)
+        if options.memory is None or sum(own.device.values()) <= sum(before.device.values()):
+            break  # else what follows from the plan leaves less for it
     regions = {
         name: region._replace(device=HOST if name == "io" else device)
         for name, region in plan.regions.items()
     }
-    return plan._replace(regions=regions)
+    plan = plan._replace(regions=regions).with_more("device", own.device, device)
+    return plan.with_more("io", own.host, HOST)
 
 
 def _planned(
@@ -141,7 +151,8 @@ class Budget:
     outside_nbytes: int
 
     @staticmethod
-    def of(program: Lowered, nbytes: int | None, device: str) -> Budget:
+    def of(program: Lowered, nbytes: int | None, device: str, own: Mapping[str, int]) -> Budget:
+        """`own`: what the device takes beside all values."""
         if nbytes is None:
             return Budget(None, (), 0)
         resident = [
@@ -149,7 +160,7 @@ class Budget:
             for value in program.lifetimes()
             if value.region in _OUTSIDE and (device == HOST or value.region != "io")
         ]
-        plan = plan_memory(resident)
+        plan = plan_memory(resident).with_more("device", own, device)
         slots = sorted(plan.slots.values(), key=lambda slot: -slot.capacity)
         return Budget(nbytes, tuple(slots), plan.total_nbytes)
 
@@ -183,7 +194,7 @@ class Budget:
             named = ", ".join(f"{one.id} ({one.capacity})" for one in self.outside[:NAMED_VALUES])
             if len(self.outside) > NAMED_VALUES:
                 named += f" and {len(self.outside) - NAMED_VALUES} more"
-            what = "inputs, outputs and weights that are read in place"
+            what = "inputs, outputs, weights that are read in place and the device's own"
             outside = (
                 f"Of {self.nbytes} bytes of memory, {what} take {self.outside_nbytes}: {named}"
             )

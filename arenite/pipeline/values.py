@@ -172,6 +172,11 @@ class Book:
 
     # Lifetimes.
 
+    @property
+    def n_state_sets(self) -> int:
+        """Copies of every state."""
+        return max((state.attr("copies") for state in self.states), default=1)
+
     def lifetimes(self, load_end: int, end: int, windows: Windows | None = None) -> list[Value]:
         """Values with the ticks they live, up to `end`; sizes at their largest. Constants that only
         launches before `load_end` read are there at load alone.

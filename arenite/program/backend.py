@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from arenite.device import Buffer
     from arenite.ir.dim import Dim, Var
     from arenite.ir.interface import GraphInterface
+    from arenite.memory import MemoryPlan
     from arenite.passes import Pass
     from arenite.program.cached_kernel import CachedKernel, ModuleText
     from arenite.program.compiled import Compiled
+    from arenite.program.launch import Launch
     from arenite.program.limits import Limits
     from arenite.program.loaded import Loaded
     from arenite.program.options import Options
+    from arenite.program.value_spec import ValueSpec
     from arenite.schedule import Kernel
 
 #: Folders of `backends/`.
@@ -57,6 +60,22 @@ class Code(NamedTuple):
 
     image: bytes
     kernels: Mapping[int, KernelCode]
+
+
+class DeviceNeeds(NamedTuple):
+    """What a program is made of, for who asks what its device takes beside all values."""
+
+    values: Sequence[ValueSpec]
+    load: Sequence[Launch]
+    launches: Sequence[Launch]
+    n_state_sets: int
+
+
+class DeviceMemory(NamedTuple):
+    """Bytes that a program takes beside its values, by what for."""
+
+    device: Mapping[str, int]
+    host: Mapping[str, int]
 
 
 class Trial(Protocol):
@@ -121,6 +140,13 @@ class Backend(ABC):
     def builder(self, device: str) -> Callable[[Kernel, str], Built]:
         """`build` for a device by its name, which may do more or less than others of its kind."""
         return self.build
+
+    def device_memory(
+        self, needs: DeviceNeeds, device: str, plan: MemoryPlan | None = None
+    ) -> DeviceMemory:
+        """What a program takes of the device's memory, and of the host's, beside its values: as far
+        as it is known before its plan is made, or all of it."""
+        return DeviceMemory({}, {})
 
     def estimated_ns(self, kernel: Kernel) -> int:
         """What a launch may take, at the largest sizes: decides what is shared among workers."""

@@ -27,6 +27,7 @@ class TokenChoice(NamedTuple):
     frequency_penalty: float
     penalty_window: int  # 0: nothing is penalised
     bias: Mapping[int, float]
+    is_masked: bool = False  # which tokens may come at all is said for each choice
 
 
 class ChosenToken(NamedTuple):
@@ -45,11 +46,13 @@ class Decoding(Protocol):
 
     def start(self, arrays: Sequence[NDArray[Any]], sizes: Mapping[str, int]) -> None:
         """Begin a run whose first argument is the last token that was chosen, whatever is given in
-        its place; the row of logits it ends with decides about the next."""
+        its place; the row of logits it ends with decides about the next. Where choices are masked
+        the token before must be known: one run has begun at the most."""
 
-    def result(self) -> ChosenToken | None:
-        """Wait for the run that began first, and take its token. None: the device leaves this
-        choice to the host, and runs that began behind it have no meaning."""
+    def result(self, allowed: NDArray[np.bool_] | None = None) -> ChosenToken | None:
+        """Wait for the run that began first, and take its token; where choices are masked, one of
+        those that are `allowed`. None: the device leaves this choice to the host, and runs that
+        began behind it have no meaning."""
         ...
 
 

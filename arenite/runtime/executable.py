@@ -253,11 +253,14 @@ class Executable(Closing):
             self._check_failure()
             decoding.start(*self._fitting([*arrays]))
 
-    def next_token(self, decoding: Decoding) -> ChosenToken | None:
-        """Wait for the token of the run that began first; None: the host is to choose it."""
+    def next_token(
+        self, decoding: Decoding, allowed: NDArray[np.bool_] | None = None
+    ) -> ChosenToken | None:
+        """Wait for the token of the run that began first, where choices are masked one of those
+        that are `allowed`; None: the host is to choose it."""
         with self._turn():
             self._check_failure()
-            return decoding.result()
+            return decoding.result(allowed)
 
     # State.
 

@@ -112,7 +112,11 @@ def test_run_profile_and_bench_on_a_gpu(path: Path, tmp_path: Path, capsys: Capt
     x, out = weights(3, 8), tmp_path / "y.npz"
     np.save(tmp_path / "x.npy", x)
     where = ["-i", f"x={tmp_path / 'x.npy'}", "--device", "webgpu"]
-    told(capsys, "run", path, *where, "--output", out)
+    assert told(capsys, "run", path, *where, "--output", out)["device"] == "webgpu"
+    assert arenite("run", path, *where) == 0
+    shown = capsys.readouterr().out
+    assert " on webgpu" in shown
+    assert "threads" not in shown
     with np.load(out) as saved:
         np.testing.assert_allclose(
             saved["y"], judged(network(), {"x": x})["y"], rtol=1e-4, atol=1e-5

@@ -11,6 +11,8 @@ from arenite.program.backend import Backend
 
 if TYPE_CHECKING:
     from arenite.codegen.kernels.built import Built
+    from arenite.memory import MemoryPlan
+    from arenite.program.backend import DeviceMemory, DeviceNeeds
     from arenite.program.cached_kernel import CachedKernel
     from arenite.schedule import Kernel
 
@@ -43,6 +45,17 @@ class WebGpuBackend(Backend):
             return build(kernel, features)
 
         return built
+
+    def device_memory(
+        self, needs: DeviceNeeds, device: str, plan: MemoryPlan | None = None
+    ) -> DeviceMemory:
+        from arenite.backends.webgpu.device_memory import device_memory
+        from arenite.device.webgpu import open_device
+
+        limits = None
+        with suppress(DeviceUnavailable):
+            limits = open_device(device).limits
+        return device_memory(needs, limits, plan)
 
     def assembly(self, kernel: CachedKernel) -> str:
         raise NotSupported(

@@ -26,7 +26,7 @@ from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.map import THREADS, build_map, build_short_sums
 from arenite.backends.webgpu.ops import MOST_ROWS, NORMED_PRODUCT, PRODUCT, ROWS_FOR_MANY, UPDATE
 from arenite.backends.webgpu.product import build_product
-from arenite.backends.webgpu.proven import is_proven
+from arenite.backends.webgpu.proven import unproven
 from arenite.backends.webgpu.sort import build_sort
 from arenite.backends.webgpu.update import build_update
 from arenite.codegen import loop_ir as ir
@@ -39,9 +39,10 @@ from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.plain import refuse_layouts, with_origins
 from arenite.codegen.kernels.values import UINT32, index_expr
 from arenite.codegen.wide_integers import with_wide_integers
+from arenite.codegen.word_pairs import with_word_pairs
 from arenite.device.webgpu import WORD_NBYTES
 from arenite.errors import NotCompiled
-from arenite.ir.dim import bounds, ceildiv, product, variables
+from arenite.ir.dim import Dim, bounds, ceildiv, product, variables
 from arenite.ir.graph import variables_of
 from arenite.ir.node import Node
 from arenite.ir.ops.access import is_elementwise, is_view
@@ -165,7 +166,8 @@ def _narrowed(kernel: Kernel, built: Built, features: Collection[str]) -> ir.Gro
     assert isinstance(loops, ir.GroupKernel)
     in_space = [var for dim in kernel.space for var in variables(dim)]
     in_nodes = [var for node in _nodes(kernel) for var in variables_of(node)]
-    sizes = {var.symbol: bounds(var) for var in (*in_space, *in_nodes)}
+    known = {var.symbol: var for var in (*in_space, *in_nodes)}
+    sizes = {name: bounds(var) for name, var in known.items()}
     missing = [name for name in loops.sizes if name not in sizes]
     if missing:
         raise NotCompiled(f"{kernel.name}: bounds of {', '.join(missing)} are not known here")
@@ -175,7 +177,8 @@ def _narrowed(kernel: Kernel, built: Built, features: Collection[str]) -> ir.Gro
         fewer = {**sizes, size: (sizes[size][0], min(most, sizes[size][1]))}
         smaller.append((size, most, _with_indices(other, fewer, features)))
         check(smaller[-1][2])
-    narrow = replace(narrow, smaller=tuple(smaller), is_proven=is_proven(narrow))
+    reason = unproven(loops, _counts(kernel, built), known, built.tiles)
+    narrow = replace(narrow, smaller=tuple(smaller), unproven=reason)
     check(narrow)
     # What has no WGSL is refused here, where it is known where it comes from.
     missing = sorted(lower(narrow).features - set(features))
@@ -186,16 +189,26 @@ def _narrowed(kernel: Kernel, built: Built, features: Collection[str]) -> ir.Gro
     return narrow
 
 
+def _counts(kernel: Kernel, built: Built) -> dict[str, Dim]:
+    """How many elements each array has, as loops count them."""
+    nodes = *kernel.inputs, *kernel.outputs
+    nbytes = [*(one.nbytes for one in nodes), *(one.nbytes for one in built.scratch)]
+    return {
+        array.name: ceildiv(size * 8, array.dtype.bits)
+        for array, size in zip(built.loops.arrays, nbytes, strict=True)
+    }
+
+
 def _with_indices(
     loops: ir.GroupKernel, sizes: Mapping[str, tuple[int, int]], features: Collection[str]
 ) -> ir.GroupKernel:
-    """With indices of 32 bits, or wider ones where that can't be and the device has them."""
+    """With indices of 32 bits. Data of 64 bits is that where the device has it, else pairs of
+    words; integers that fit 32 bits, as indices do, are neither."""
     try:
         return narrow_indices(loops, sizes)
     except NotCompiled:
-        if "shader-int64" not in features:
-            raise
-        return with_wide_integers(loops, sizes)
+        wide = with_wide_integers(loops, sizes)
+        return wide if "shader-int64" in features else with_word_pairs(wide)
 
 
 def _nodes(kernel: Kernel) -> list[Node]:

@@ -111,7 +111,7 @@ def _pipeline(device: WebGpuAllocator, text: str, bound: BoundShader) -> Any:
         is_proven = bound.shader.is_proven
         module = device.device.create_shader_module(code=_EMPTY if is_proven else text)
         if is_proven:
-            module._internal = _unchecked(device, text)
+            _make_unchecked(device, module, text)
         kinds = ["read-only-storage" if is_only else "storage" for is_only in bound.read_only]
         regions = [_entry(FIRST_REGION + number, kind) for number, kind in enumerate(kinds)]
         errors = [_entry(1, "storage")] if bound.shader.requires else []
@@ -124,8 +124,9 @@ def _pipeline(device: WebGpuAllocator, text: str, bound: BoundShader) -> Any:
         )
 
 
-def _unchecked(device: WebGpuAllocator, text: str) -> Any:
-    """A module of wgpu-native, which wgpu-py has no call for, whose accesses are not looked at."""
+def _make_unchecked(device: WebGpuAllocator, module: Any, text: str) -> None:
+    """Have wgpu-py's module stand for one of wgpu-native, which wgpu-py has no call for, whose
+    accesses are not looked at; the one it stood for is let go of."""
     from wgpu.backends.wgpu_native import ffi, lib
 
     code = text.encode()
@@ -136,7 +137,11 @@ def _unchecked(device: WebGpuAllocator, text: str) -> Any:
     descriptor = ffi.new("WGPUShaderModuleDescriptor *")
     descriptor.nextInChain = ffi.cast("WGPUChainedStruct *", source)
     checks = lib.WGPUShaderRuntimeChecks_None
-    return lib.wgpuDeviceCreateShaderModuleTrusted(device.device._internal, descriptor, checks)
+    empty = module._internal
+    module._internal = lib.wgpuDeviceCreateShaderModuleTrusted(
+        device.device._internal, descriptor, checks
+    )
+    lib.wgpuShaderModuleRelease(empty)
 
 
 def _entry(binding: int, kind: str) -> dict[str, Any]:

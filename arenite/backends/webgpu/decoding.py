@@ -5,7 +5,11 @@ is copied to where the next run reads it.
     host            records and submits run n + 1        reads token n
 
 The host knows positions and sizes ahead, and no token: so it records and submits while the device
-is busy, and reads tokens when they come.
+is busy, and reads tokens when they come. Where a grammar says which tokens may come, it does so
+from the token before: the run is under way while the host finds out, and the choice follows with
+the mask.
+
+    queue   | copy token, launches | mask, sample, copy result | copy token, launches | ...
 """
 
 from __future__ import annotations
@@ -19,14 +23,22 @@ from numpy.typing import NDArray
 
 from arenite.backends.webgpu.dispatch import Bound, dispatches_of
 from arenite.backends.webgpu.exchange import Exchange, Transfer
-from arenite.backends.webgpu.memory import Region
 from arenite.backends.webgpu.recorder import record_rows
 from arenite.backends.webgpu.results import Output, Pending
-from arenite.backends.webgpu.sampling import CANDIDATES, DRAWN, ROOM, UNDECIDED, contents, shader
+from arenite.backends.webgpu.sampling import (
+    CANDIDATES,
+    DRAWN,
+    KIND_AT,
+    ROOM,
+    UNDECIDED,
+    contents,
+    mask_words,
+    masked,
+    shader,
+)
 from arenite.backends.webgpu.table import ROW, handle
-from arenite.device import Buffer
 from arenite.device.webgpu import WORD_NBYTES
-from arenite.dtype import BY_NAME, float32, uint8
+from arenite.dtype import BY_NAME, float32
 from arenite.program.decoding import ChosenToken, TokenChoice
 
 if TYPE_CHECKING:
@@ -55,12 +67,13 @@ class WebGpuDecoding:
         self._token, logits = ends
         self._steps = [step for step in program.order.steps if step not in ends]
         self._pending: deque[Pending] = deque()
+        self._choice = choice
         n_places = len(tokens) + len(numbers)
         memory, self._log_at, self._chosen_at = contents(choice, tokens, numbers, n_places)
+        self._mask_at = memory.nbytes - mask_words(choice.n_tokens) * WORD_NBYTES
         device = program.device
-        buffer = Buffer.allocate(device, uint8, (memory.nbytes,))
-        buffer.copyin(memory.view(np.uint8))
-        self._region = Region.of("sampler", buffer)
+        self._region = program.sampler_region(memory.nbytes)
+        self._region.buffer.view(0, memory.nbytes).copyin(memory.view(np.uint8))
         places = [program.place(logits.there), (self._region, 0)]
         sample = Bound("sample", shader(_threads(program)), places, (), 1, 0)
         [self._sample] = dispatches_of(device, [sample], None)
@@ -111,19 +124,45 @@ class WebGpuDecoding:
             for step in steps:
                 program.record_step(encoder, table, exchange, step)
             assert isinstance(last, range)
-            record_rows(encoder, np.concatenate([table.rows[last.start : last.stop], self._row]))
+            rows = table.rows[last.start : last.stop]
             self._place += 1
-            from_ = (self._chosen_at + self._place) * WORD_NBYTES
-            encoder.copy_buffer_to_buffer(
-                ours, from_, exchange.staging, exchange.token_at, WORD_NBYTES
-            )
-            exchange.outputs.append(Output((), np.dtype(np.uint32), exchange.token_at))
+            if self._choice.is_masked:
+                record_rows(encoder, rows)
+            else:
+                record_rows(encoder, np.concatenate([rows, self._row]))
+                self._copy_choice(encoder, exchange)
             recorded = program.finished(encoder, exchange)
             table.write()
             self._pending.append(program.submit(recorded))
 
-    def result(self) -> ChosenToken | None:
-        [word] = self._pending.popleft().result()
+    def _copy_choice(self, encoder: Any, exchange: Exchange) -> None:
+        """Take along what is chosen for the last place of the text."""
+        from_, to = (self._chosen_at + self._place) * WORD_NBYTES, exchange.token_at
+        encoder.copy_buffer_to_buffer(self._region.gpu, from_, exchange.staging, to, WORD_NBYTES)
+        exchange.outputs.append(Output((), np.dtype(np.uint32), exchange.token_at))
+
+    def _choose(self, allowed: NDArray[np.bool_]) -> Pending:
+        """Begin to choose among these, behind the one run that has begun."""
+        program, ours = self._program, self._region.gpu
+        with program.failing():
+            bits, kind = masked(self._choice, allowed)
+            queue = program.device.device.queue
+            queue.write_buffer(ours, self._mask_at, bits)
+            queue.write_buffer(ours, KIND_AT, np.array([kind], np.uint32))
+            exchange = Exchange(program.staging, program.compiled, {}, {}, (), ())
+            encoder = program.encoder()
+            record_rows(encoder, self._row)
+            self._copy_choice(encoder, exchange)
+            return program.submit(program.finished(encoder, exchange))
+
+    def result(self, allowed: NDArray[np.bool_] | None = None) -> ChosenToken | None:
+        pending = self._pending.popleft()
+        if self._choice.is_masked:
+            assert allowed is not None
+            choice = self._choose(allowed)
+            pending.result()  # what went wrong in the run
+            pending = choice
+        [word] = pending.result()
         self._program.check_cancelled()
         if int(word) & UNDECIDED:
             return None

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.backends.webgpu.device_memory import in_sixteens
 from arenite.backends.webgpu.dispatch import new_buffer
 from arenite.backends.webgpu.memory import Constant, Region
 from arenite.backends.webgpu.results import Output
@@ -23,9 +25,6 @@ from arenite.ir.dim import evaluate
 from arenite.program.compiled import Compiled
 
 Array = NDArray[Any]
-
-#: Buffers of one size, and sizes, that are kept to be used again.
-MAX_STAGING = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,28 +38,35 @@ class Transfer:
 
 
 class StagingPool:
-    """Buffers that results are copied to and mapped from, used again when they have been read."""
+    """Buffers that results are copied to and mapped from, used again when they have been read;
+    there are no more of them than `most_nbytes`, unless that many are in use."""
 
-    def __init__(self, device: WebGpuAllocator) -> None:
-        self.device = device
-        self._free: dict[int, list[Any]] = {}
+    def __init__(self, device: WebGpuAllocator, most_nbytes: int) -> None:
+        self.device, self._most_nbytes = device, most_nbytes
+        self._free: list[Any] = []  # those that were used last behind
+        self._known: WeakSet[Any] = WeakSet()
 
     def take(self, nbytes: int) -> Any:
         """One of so many bytes, or a few more."""
-        size = -(-max(nbytes, 1) // 16) * 16
-        free = self._free.setdefault(size, [])
-        try:
-            return free.pop()
-        except IndexError:
-            return new_buffer(self.device, size, "COPY_DST MAP_READ")
+        size = in_sixteens(nbytes)
+        for place in reversed(range(len(self._free))):
+            if self._free[place].size == size:
+                return self._free.pop(place)
+        while self._free and self.nbytes + size > self._most_nbytes:
+            self._known.discard(self._free.pop(0))
+        made = new_buffer(self.device, size, "COPY_DST MAP_READ")
+        self._known.add(made)
+        return made
+
+    @property
+    def nbytes(self) -> int:
+        """Of those that are in use and those that are not."""
+        return sum(one.size for one in self._known)
 
     def give_back(self, buffer: Any) -> None:
-        """Keep it, unless there are a few of its size; sizes that came long ago are forgotten."""
-        free = self._free.setdefault(buffer.size, [])
-        if len(free) < MAX_STAGING:
-            free.append(buffer)
-        while len(self._free) > MAX_STAGING:
-            self._free.pop(next(iter(self._free)))
+        """Keep it for who comes."""
+        if self.nbytes <= self._most_nbytes:
+            self._free.append(buffer)
 
 
 class Exchange:

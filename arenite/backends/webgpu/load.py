@@ -21,6 +21,7 @@ from arenite.backends.webgpu import submission, timestamps
 from arenite.backends.webgpu.checked import run_checked
 from arenite.backends.webgpu.compile import shaders_of
 from arenite.backends.webgpu.decoding import WebGpuDecoding
+from arenite.backends.webgpu.device_memory import staging_nbytes
 from arenite.backends.webgpu.dispatch import Bound, dispatches_of, new_buffer, submit
 from arenite.backends.webgpu.exchange import Exchange, StagingPool, Transfer
 from arenite.backends.webgpu.memory import Region, Regions, constants_of
@@ -28,8 +29,10 @@ from arenite.backends.webgpu.order import LaunchOrder
 from arenite.backends.webgpu.recorder import record_rows
 from arenite.backends.webgpu.results import Pending
 from arenite.backends.webgpu.table import DispatchTable
+from arenite.device import Buffer
 from arenite.device.registry import get
 from arenite.device.webgpu import WORD_NBYTES, WebGpuAllocator
+from arenite.dtype import uint8
 from arenite.errors import (
     AreniteError,
     NotCompiled,
@@ -85,9 +88,10 @@ class WebGpuProgram(LoadedProgram):
         device = get(self.compiled.options.device)
         assert isinstance(device, WebGpuAllocator)
         self.device = device
+        self._samplers: dict[int, Region] = {}
         self._regions: Regions | None = Regions(device, self.compiled, self._constants)
         nbytes = len(self.names) * WORD_NBYTES
-        self.staging = StagingPool(device)
+        self.staging = StagingPool(device, staging_nbytes(self.compiled.values, len(self.names)))
         self._errors = new_buffer(device, nbytes, "STORAGE COPY_SRC COPY_DST")
         with self._regions.uploading(self._constants) as has_time:
             # Pipelines are made meanwhile, for the longest runs and for the shortest.
@@ -227,6 +231,17 @@ class WebGpuProgram(LoadedProgram):
             self.pack(None)
             return WebGpuDecoding.begin(self, choice, tokens, numbers)
 
+    def sampler_region(self, nbytes: int) -> Region:
+        """Memory for choosing tokens, one for each set of states: a text that is made with the
+        states of another ends that one."""
+        known = self._samplers.get(self._state_set)
+        if known is None or known.buffer.nbytes < nbytes:
+            slot = self.compiled.plan.slots.get("webgpu: sampler")
+            planned = 0 if slot is None else slot.nbytes // self.n_state_sets
+            buffer = Buffer.allocate(self.device, uint8, (max(planned, nbytes),))
+            known = self._samplers[self._state_set] = Region.of("sampler", buffer)
+        return known
+
     def submit(self, recorded: Recorded) -> Pending:
         """Run what is recorded; the results come with the errors of all launches."""
         return Pending(
@@ -353,6 +368,7 @@ class WebGpuProgram(LoadedProgram):
     def close(self) -> None:
         self._table = None
         self._recorded.clear()
+        self._samplers.clear()
         self._regions = None
 
 

@@ -47,6 +47,11 @@ class Functions:
         self.helpers: set[str] = set()
         self._definitions = definitions(has_fma=False, has_float64=False, is_ieee=False)
 
+    @property
+    def has_table(self) -> bool:
+        """Whether one of them takes a number from a table, by an index that nobody proved."""
+        return any(name.startswith("table_") for name in self.texts)
+
     def op(self, op: str, dtype: DType) -> str:
         """The function of an op on operands of a dtype."""
         function = self._definitions.op(op, dtype)
@@ -154,7 +159,7 @@ class _Lowering(source.Statements):
             requires=self.requires,
             wide=tuple(sorted({name for one in self.foreign for name in one.wide})),
             teams=tuple(sorted({team for one in self.foreign for team in one.teams})),
-            is_proven=kernel.is_proven,
+            is_proven=not kernel.unproven and not self.functions.has_table,
         )
 
     def block(self, block: ir.Block) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.backends.webgpu.arena_cuts import Stretch, stretches
+from arenite.backends.webgpu.device_memory import ALIGNMENT, rounded
 from arenite.backends.webgpu.upload import Upload, uploading
 from arenite.device import Buffer, BufferOptions
 from arenite.device.webgpu import WORD_NBYTES, GpuMemory, WebGpuAllocator
@@ -30,9 +31,6 @@ from arenite.memory import ValueId
 from arenite.program.compiled import Compiled
 
 Array = NDArray[Any]
-
-#: Values begin at multiples of this within a region.
-ALIGNMENT = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ class Regions:
 
     def _region(self, name: str, nbytes: int, read_only: bool = False) -> Region:
         self._check(name, nbytes)
-        shape = (max(WORD_NBYTES, _rounded(nbytes)),)
+        shape = (max(WORD_NBYTES, rounded(nbytes)),)
         return Region.of(name, Buffer.allocate(self._device, uint8, shape), read_only)
 
     def _placed_weights(self, name: str, constants: Mapping[int, Constant]) -> list[Region]:
@@ -105,7 +103,7 @@ class Regions:
         parts: list[dict[int, int]] = [{}]
         ends = [0]
         for number, constant in constants.items():
-            nbytes = _rounded(constant.nbytes)
+            nbytes = rounded(constant.nbytes)
             if ends[-1] and ends[-1] + nbytes > self._largest:
                 parts.append({})
                 ends.append(0)
@@ -173,10 +171,6 @@ class Regions:
                 f"value {number} begins at byte {at} of the {region.name}, inside a word"
             )
         return region, at // WORD_NBYTES
-
-
-def _rounded(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,8 +161,9 @@ define(
 
 
 def computed_updates(node: Node) -> Node:
-    """An update_slice whose rows are computed from other values than those it writes to."""
-    if node.op != "update_slice" or not 8 <= node.dtype.bits <= 32:
+    """An update_slice whose rows are computed from other values than those it writes to, and lie
+    side by side."""
+    if node.op != "update_slice" or not 8 <= node.dtype.bits <= 32 or node.inputs[2].ndim:
         return node
     pending, seen = [node.inputs[1]], set[Node]()
     while pending:

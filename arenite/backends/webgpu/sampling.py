@@ -36,7 +36,7 @@ _GREEDY, _FILTERED, _PLAIN = range(3)
 #: Words of the memory before the random numbers.
 _HEADER = (
     *("drawn", "next"),  # numbers that were used, and the place of the next token: the device's
-    *("tokens", "kind", "top_k", "window", "log", "chosen", "bias", "counts"),
+    *("tokens", "kind", "top_k", "window", "log", "chosen", "bias", "counts", "allowed"),
     *("temperature", "top_p", "min_p", "repetition", "presence", "frequency"),
 )
 NUMBERS_AT = 32
@@ -58,14 +58,19 @@ var<workgroup> reached: f32;
 var<workgroup> chosen_share: u32;
 var<private> bias_at: u32;    // 0: nothing is added
 var<private> counts_at: u32;  // of each token among the recent ones; 0: nothing is penalised
+var<private> allowed_at: u32; // a bit for each token that may come; 0: all may
 var<private> repetition: f32;
 var<private> frequency: f32;
 var<private> presence: f32;
 
 fn number(at: u32) -> f32 { return bitcast<f32>(header[at]); }
 
-// An integer that is larger where the logit is, biased and penalised.
+// An integer that is larger where the logit is, biased and penalised; 0 for what may not come.
 fn key_at(place: u32) -> u32 {
+  if (allowed_at != 0u) {
+    let bits = memory_word(allowed_at + (place >> 5u));
+    if (((bits >> (place & 31u)) & 1u) == 0u) { return 0u; }
+  }
   let word = logits_word(place);
   if (word == 0xff800000u) { return BANNED; }
   if ((word & 0x7fffffffu) >= 0x7f800000u) { return NO_NUMBER; }
@@ -229,6 +234,7 @@ fn main(@builtin(local_invocation_index) lane: u32) {
   let kind = header[KIND];
   bias_at = header[BIAS];
   counts_at = header[COUNTS];
+  allowed_at = header[ALLOWED];
   repetition = number(REPETITION);
   frequency = number(FREQUENCY);
   presence = number(PRESENCE);
@@ -321,7 +327,8 @@ fn main(@builtin(local_invocation_index) lane: u32) {
   }
   workgroupBarrier();
   if (lane == 0u) {
-    choose_of(select(min(count, top_k), count, top_k == 0u), sum_of_all, top_k == 0u && count < n);
+    let is_part = top_k == 0u && count < n && bar > 1u;
+    choose_of(select(min(count, top_k), count, top_k == 0u), sum_of_all, is_part);
   }
 }
 """
@@ -351,6 +358,12 @@ def shader(threads: int) -> Shader:
     return Shader("sample", text, threads, arrays, atomic=(), n_sizes=0, requires=False)
 
 
+def sampler_nbytes(n_tokens: int, n_places: int) -> int:
+    """Of the memory of `contents` at the most, for texts of so many places and one more."""
+    random, log_and_chosen, bias_and_counts = n_places + 1, 2 * (n_places + 1), 2 * n_tokens
+    return 4 * (NUMBERS_AT + random + log_and_chosen + bias_and_counts + mask_words(n_tokens))
+
+
 def contents(
     choice: TokenChoice, tokens: Sequence[int], numbers: NDArray[np.float64], n_places: int
 ) -> tuple[NDArray[np.uint32], int, int]:
@@ -361,18 +374,19 @@ def contents(
     chosen = log + n_places
     bias = chosen + n_places
     counts = bias + n * bool(choice.bias)
-    memory = np.zeros(counts + n * bool(choice.penalty_window), np.uint32)
-    is_filtered = choice.top_k or choice.top_p < 1 or choice.min_p > 0
+    allowed = counts + n * bool(choice.penalty_window)
+    memory = np.zeros(allowed + mask_words(n) * choice.is_masked, np.uint32)
     header = {
         "next": len(tokens),
         "tokens": n,
-        "kind": (_FILTERED if is_filtered else _PLAIN) if choice.temperature else _GREEDY,
+        "kind": _kind(choice),
         "top_k": choice.top_k,
         "window": min(choice.penalty_window, n_places) if choice.penalty_window >= 0 else n_places,
         "log": log,
         "chosen": chosen,
         "bias": bias if choice.bias else 0,
         "counts": counts if choice.penalty_window else 0,
+        "allowed": allowed if choice.is_masked else 0,
     }
     floats = {
         "temperature": choice.temperature,
@@ -395,3 +409,26 @@ def contents(
         recent = tokens if choice.penalty_window < 0 else tokens[-choice.penalty_window :]
         np.add.at(memory, counts + np.array([t for t in recent if t < n], np.intp), 1)
     return memory, log, chosen
+
+
+def _kind(choice: TokenChoice) -> int:
+    is_filtered = choice.top_k or choice.top_p < 1 or choice.min_p > 0
+    return (_FILTERED if is_filtered else _PLAIN) if choice.temperature else _GREEDY
+
+
+def mask_words(n_tokens: int) -> int:
+    return -(-n_tokens // 32)
+
+
+#: The byte of the memory at which `masked` says what kind of choice is made.
+KIND_AT = 4 * _HEADER.index("kind")
+
+
+def masked(choice: TokenChoice, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.uint32], int]:
+    """The bits of the tokens that may come, and the kind of choice among them: of one alone, which
+    no random number is taken for."""
+    bits = np.zeros(mask_words(choice.n_tokens) * 4, np.uint8)
+    packed = np.packbits(allowed[: choice.n_tokens], bitorder="little")
+    bits[: len(packed)] = packed
+    is_one = np.count_nonzero(allowed[: choice.n_tokens]) == 1
+    return bits.view(np.uint32), _GREEDY if is_one else _kind(choice)

@@ -15,6 +15,7 @@ import pytest
 
 from arenite.backends.webgpu import conv as kernels
 from arenite.backends.webgpu.channels_last import CONV, why_left
+from arenite.backends.webgpu.conv_text import Cut
 from arenite.dtype import BY_NAME
 from arenite.ir import Var, buffer, constant, graph_input, make
 from arenite.ir.compose.basic import add, binary
@@ -105,7 +106,7 @@ def test_a_convolution_is_the_sum_over_its_windows(name: str) -> None:
 
 
 @pytest.mark.parametrize("cut", kernels.CUTS, ids=str)
-def test_every_cut_gives_the_same(cut: kernels.Cut, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_cut_gives_the_same(cut: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "cut_for", lambda rows, columns: cut)
     case = Case((2, 12, 9, 8), 2 * cut.own_columns + 70, (3, 3), padding=1)
     data, w = whole(*case.x), weights(case)

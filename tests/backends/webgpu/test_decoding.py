@@ -3,6 +3,7 @@ was computed ahead of the end is as if it had never been."""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import arenite
 from arenite.backends.webgpu import decoding, sampling
 from arenite.errors import InvalidArgument
 from arenite.generate import ahead
+from arenite.generate.continuation import Continuation
 from arenite.generate.generation import Piece
 from arenite.generate.model import LanguageModel
 from arenite.generate.session import Session
@@ -95,9 +97,9 @@ def test_runs_begin_before_the_token_before_them_is_known(
     executable, counts = model.executable, []
     wait = executable.next_token
 
-    def noted(decoding: Any) -> Any:
+    def noted(decoding: Any, *allowed: Any) -> Any:
         counts.append(decoding.n_pending)
-        return wait(decoding)
+        return wait(decoding, *allowed)
 
     monkeypatch.setattr(executable, "next_token", noted)
     told(model, **HOT, max_tokens=8)
@@ -154,14 +156,14 @@ def test_it_can_be_cancelled(model: LanguageModel, monkeypatch: pytest.MonkeyPat
     executable, waits = model.executable, 0
     wait = executable.next_token
 
-    def cancelled(decoding: Any) -> Any:
+    def cancelled(decoding: Any, *allowed: Any) -> Any:
         nonlocal waits
         waits += 1
         if waits == 4:
             other = threading.Thread(target=model.cancel)
             other.start()
             other.join()
-        return wait(decoding)
+        return wait(decoding, *allowed)
 
     monkeypatch.setattr(executable, "next_token", cancelled)
     _, last, _ = told(model, **HOT, max_tokens=20)
@@ -171,12 +173,55 @@ def test_it_can_be_cancelled(model: LanguageModel, monkeypatch: pytest.MonkeyPat
     assert last.finish == "length"
 
 
-def test_a_grammar_is_the_hosts(model: LanguageModel) -> None:
-    _, last, text = told(model, **HOT, regex="[0-9]{3}", max_tokens=20)
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 6}, "age": {"type": "integer"}},
+    "required": ["name", "age"],
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {**HOT, "regex": "[0-9]{3}[a-f]{4}"},
+        {"temperature": 0, "regex": "(yes|no|perhaps)"},
+        {**HOT, "json_schema": SCHEMA},
+        {**HOT, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "regex": "[a-z]{12}"},
+        {**HOT, "repetition_penalty": 1.5, "grammar": 'start: ("ab" | "cd")+'},
+    ],
+    ids=str,
+)
+def test_what_a_grammar_allows_is_chosen_by_the_device_as_by_the_host(
+    model: LanguageModel, options: dict[str, Any]
+) -> None:
+    one, last, text = told(model, **options, max_tokens=25)
+    other, last_of_host, text_of_host = told(model, by_host=True, **options, max_tokens=25)
+    assert (text, one.tokens, last.finish) == (text_of_host, other.tokens, last_of_host.finish)
     assert last.stats is not None
-    assert text.isdecimal()
-    assert last.stats.device_tokens == 0
-    assert "by the device" not in str(last.stats)
+    most = last.stats.generated_tokens
+    assert most - 1 <= last.stats.device_tokens <= most
+    if "regex" in options:
+        assert re.fullmatch(options["regex"], text)
+
+
+def test_the_mask_is_found_while_the_run_is_under_way(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executable, order = model.executable, []
+    begin, allowed = executable.start_decoding, Continuation.allowed
+
+    def begun(*given: Any) -> None:
+        order.append("run")
+        begin(*given)
+
+    def asked(made: Continuation) -> Any:
+        order.append("mask")
+        return allowed(made)
+
+    monkeypatch.setattr(executable, "start_decoding", begun)
+    monkeypatch.setattr(Continuation, "allowed", asked)
+    told(model, **HOT, regex="[0-9]{6}", max_tokens=5)
+    assert order == ["mask", *["run", "mask"] * 4]  # the first token is the prompt's
 
 
 def test_choices_that_the_device_leaves_to_the_host_change_nothing(

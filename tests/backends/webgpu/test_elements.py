@@ -199,12 +199,21 @@ def test_a_requirement_that_fails_is_an_error_with_the_kernels_name(
 # Refusals
 
 
-@pytest.mark.parametrize("name", ["float64", "int64"])
-def test_a_device_without_numbers_of_64_bits_refuses_them(name: str) -> None:
-    [kernel] = fuse(Graph.of([make("neg", graph_input("x", 0, (3,), BY_NAME[name]))])).kernels
+@pytest.mark.parametrize(("op", "name"), [("neg", "float64"), ("floordiv", "int64")])
+def test_a_device_without_numbers_of_64_bits_refuses_what_pairs_do_not_do(
+    op: str, name: str
+) -> None:
+    x = graph_input("x", 0, (3,), BY_NAME[name])
+    [kernel] = fuse(Graph.of([make(op, *[x] * (1 + (op == "floordiv")))])).kernels
     assert build(kernel, FEATURES).loops.arrays[0].dtype.bits == 64
-    with pytest.raises(NotCompiled, match=r"64 bits|is not known, and indices"):
+    with pytest.raises(NotCompiled, match="no numbers of 64 bits, and pairs of words don't do"):
         build(kernel)
+
+
+def test_a_device_without_numbers_of_64_bits_has_pairs_of_words() -> None:
+    x = graph_input("x", 0, (3,), BY_NAME["int64"])
+    [kernel] = fuse(Graph.of([make("neg", x)])).kernels
+    assert {array.dtype.name for array in build(kernel).loops.arrays} == {"uint32"}
 
 
 def test_what_one_buffer_cannot_hold_is_refused_before_it_is_compiled() -> None:

@@ -187,6 +187,25 @@ def test_programs_made_and_closed_leave_nothing(
     assert sizes[1] - sizes[0] < 16 * 2**20
 
 
+def test_modules_of_pipelines_that_are_gone_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    import wgpu
+
+    webgpu()
+    monkeypatch.setattr(compiling, "MAX_PIPELINES", 1)
+
+    def n_modules() -> int:
+        gc.collect()
+        counts = wgpu.diagnostics.wgpu_native_counts.get_dict()["ShaderModule"]["hub"]["hub"]
+        return int(counts["a"] + counts["k"])
+
+    found = []
+    for number in range(12):
+        with compile_graph(scaled(70.5 + number), ON_WEBGPU) as program:
+            program(ONES)
+        found.append(n_modules())
+    assert found[-1] <= found[2]
+
+
 def _resident_nbytes() -> int:
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

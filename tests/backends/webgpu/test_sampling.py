@@ -47,14 +47,22 @@ OPTIONS: dict[str, dict[str, Any]] = {
 class OnDevice:
     """The memory of a text, and what is chosen from one row of logits after another."""
 
-    def __init__(self, sampler: Sampler, tokens: Sequence[int], n_tokens: int) -> None:
+    def __init__(
+        self, sampler: Sampler, tokens: Sequence[int], n_tokens: int, is_masked: bool = False
+    ) -> None:
         self.gpu = webgpu()
-        choice = sampler.choice(n_tokens)
+        self.choice = choice = sampler.choice(n_tokens)._replace(is_masked=is_masked)
         numbers = sampler.numbers(N_STEPS)
         memory, _, chosen = sampling.contents(choice, tokens, numbers, len(tokens) + N_STEPS)
         self.memory = Buffer.allocate(self.gpu, uint8, (memory.nbytes,))
         self.memory.copyin(memory.view(np.uint8))
         self.next = 4 * (chosen + len(tokens))
+
+    def allow(self, allowed: NDArray[np.bool_]) -> None:
+        """Of what is chosen next."""
+        bits, kind = sampling.masked(self.choice, allowed)
+        self.memory.view(self.memory.nbytes - bits.nbytes, bits.nbytes).copyin(bits.view(np.uint8))
+        self.memory.view(sampling.KIND_AT, 4).copyin(np.array([kind], np.uint32).view(np.uint8))
 
     def choose(self, logits: Logits, threads: int = 256) -> int:
         """The token, and above it what is said of it."""
@@ -69,7 +77,11 @@ class OnDevice:
 
 
 def choices_near(
-    options: Sampling, numbers: Sequence[float], logits: Logits, recent: Sequence[int]
+    options: Sampling,
+    numbers: Sequence[float],
+    logits: Logits,
+    recent: Sequence[int],
+    allowed: NDArray[np.bool_] | None = None,
 ) -> tuple[set[int], set[bool]]:
     """What the host chooses if random number and bounds are a little off, and whether it uses a
     number for that."""
@@ -83,7 +95,7 @@ def choices_near(
                 near = replace(near, min_p=min(max(options.min_p * (1 + by), 0), 1))
             sampler = Sampler(near)
             sampler._numbers.extend(min(max(one + other, 0.0), 1.0) for one in numbers)
-            tokens.add(sampler.choose(logits, recent))
+            tokens.add(sampler.choose(logits, recent, allowed))
             drawn.add(len(sampler._numbers) < len(numbers))
     return tokens, drawn
 
@@ -111,6 +123,43 @@ def test_the_device_chooses_as_the_host_does(name: str, n_tokens: int) -> None:
             if is_drawn:
                 sampler.use_number()
             tokens.append(token)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("n_allowed", [1, 2, 40, 319])
+def test_among_the_tokens_that_may_come_it_chooses_as_the_host_does(
+    name: str, n_allowed: int
+) -> None:
+    n_tokens, rng = 320, np.random.default_rng(n_allowed)
+    options = Sampling(seed=3, **OPTIONS[name])
+    tokens, sampler = [*RECENT], Sampler(options)
+    device = OnDevice(sampler, tokens, n_tokens, is_masked=True)
+    for _ in range(N_STEPS):
+        logits = rng.normal(0, 4, n_tokens).astype(np.float32)
+        allowed = np.zeros(n_tokens, np.bool_)
+        allowed[rng.permutation(n_tokens)[:n_allowed]] = True
+        if options.logit_bias:
+            allowed[9] = n_allowed == 319  # of which alone there would be nothing to choose
+            allowed[5] = True
+        logits[~allowed] += 50  # what may not come would come else
+        device.allow(allowed)
+        found = device.choose(logits)
+        assert not found & sampling.UNDECIDED
+        token, is_drawn = found & (sampling.DRAWN - 1), bool(found & sampling.DRAWN)
+        near, drawn = choices_near(options, [*sampler._numbers], logits, tokens, allowed)
+        assert allowed[token]
+        assert token in near
+        assert is_drawn in drawn
+        if is_drawn:
+            sampler.use_number()
+        tokens.append(token)
+
+
+def test_where_no_token_may_come_it_is_left_to_the_host() -> None:
+    for name in ("greedy", "usual", "plain"):
+        device = OnDevice(Sampler(Sampling(**OPTIONS[name])), [1], 500, is_masked=True)
+        device.allow(np.zeros(500, np.bool_))
+        assert device.choose(np.ones(500, np.float32)) & sampling.UNDECIDED
 
 
 def test_of_equal_logits_the_first_is_the_likeliest() -> None:
