@@ -2,17 +2,20 @@
 is copied to where the next run reads it.
 
     queue   | copy token, launches, sample, copy result | copy token, launches, sample, copy ...
-    host            records and submits run n + 1        reads token n
+    host            submits run n + 1        reads token n
+    a thread        records run n + 2
 
-The host knows positions and sizes ahead, and no token: so it records and submits while the device
-is busy, and reads tokens when they come.
+The host knows positions and sizes ahead, and no token: so it submits while the device is busy, and
+reads tokens when they come. Recording takes most of its time and is done without Python's lock, so
+a thread does it meanwhile.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,19 +26,27 @@ from arenite.backends.webgpu.memory import Region
 from arenite.backends.webgpu.recorder import record_rows
 from arenite.backends.webgpu.results import Output, Pending
 from arenite.backends.webgpu.sampling import CANDIDATES, DRAWN, ROOM, UNDECIDED, contents, shader
-from arenite.backends.webgpu.table import ROW, handle
+from arenite.backends.webgpu.table import ROW, DispatchTable, handle
 from arenite.device import Buffer
 from arenite.device.webgpu import WORD_NBYTES
 from arenite.dtype import BY_NAME, float32, uint8
 from arenite.program.decoding import ChosenToken, TokenChoice
 
 if TYPE_CHECKING:
-    from arenite.backends.webgpu.load import WebGpuProgram
+    from arenite.backends.webgpu.load import Recorded, WebGpuProgram
 
 Array = NDArray[Any]
 
 #: Threads of the group that samples, where a device has so many.
 THREADS = 1024
+
+
+class _Ahead(NamedTuple):
+    """A run that a thread records, of rows of these bytes."""
+
+    launches: bytes
+    exchange: Exchange
+    recorded: Future[Recorded]
 
 
 class WebGpuDecoding:
@@ -53,8 +64,10 @@ class WebGpuDecoding:
         stay where they are."""
         self._program, self._place = program, len(tokens) - 1
         self._token, logits = ends
-        self._steps = [step for step in program.order.steps if step not in ends]
+        [self._launches] = [step for step in program.order.steps if isinstance(step, range)]
         self._pending: deque[Pending] = deque()
+        self._thread = ThreadPoolExecutor(1, "arenite record")
+        self._ahead: _Ahead | None = None
         n_places = len(tokens) + len(numbers)
         memory, self._log_at, self._chosen_at = contents(choice, tokens, numbers, n_places)
         device = program.device
@@ -76,7 +89,8 @@ class WebGpuDecoding:
         numbers: NDArray[np.float64],
     ) -> WebGpuDecoding | None:
         """None for a choice that is not done here, and for a program whose first argument is no
-        token, or which has other results than a row of logits, or none that stays."""
+        token, or which has other results than a row of logits, or arguments and results that don't
+        stay where they are until all launches are done."""
         copies = [step for step in program.order.steps if isinstance(step, Transfer)]
         values = program.compiled.values
         given = [step for step in copies if step.value in program.compiled.frame.numbers("input")]
@@ -90,7 +104,7 @@ class WebGpuDecoding:
         is_one = (
             values[token.there].dtype == BY_NAME["int32"] and values[logits.there].dtype == float32
         )
-        if not (is_one and token.is_free and logits.is_free):
+        if not (is_one and all(step.is_free for step in copies)):
             return None
         return cls(program, (token, logits), choice, tokens, numbers)
 
@@ -99,28 +113,47 @@ class WebGpuDecoding:
         return len(self._pending)
 
     def start(self, arrays: Sequence[Array], sizes: Mapping[str, int]) -> None:
-        program, ours = self._program, self._region.gpu
+        program, ahead = self._program, self._ahead
         with program.failing():
             table = program.bound_table(sizes)
-            exchange = Exchange(program.staging, program.compiled, {}, sizes, arrays, ())
-            encoder = program.encoder()
-            there, at = program.place(self._token.there)
-            from_ = (self._log_at + self._place) * WORD_NBYTES
-            encoder.copy_buffer_to_buffer(ours, from_, there.gpu, at * WORD_NBYTES, WORD_NBYTES)
-            *steps, last = self._steps
-            for step in steps:
-                program.record_step(encoder, table, exchange, step)
-            assert isinstance(last, range)
-            record_rows(encoder, np.concatenate([table.rows[last.start : last.stop], self._row]))
-            self._place += 1
-            from_ = (self._chosen_at + self._place) * WORD_NBYTES
-            encoder.copy_buffer_to_buffer(
-                ours, from_, exchange.staging, exchange.token_at, WORD_NBYTES
-            )
-            exchange.outputs.append(Output((), np.dtype(np.uint32), exchange.token_at))
-            recorded = program.finished(encoder, exchange)
+            if ahead is None or ahead.launches != self._rows_of(table).tobytes():
+                ahead = self._record_ahead(table)
+            exchange, recorded = ahead.exchange, ahead.recorded.result()
+            exchange.arrays, exchange.sizes = arrays, sizes
+            for step in program.order.arguments:
+                if step != self._token:
+                    exchange.record(None, step, program.place(step.there))
             table.write()
             self._pending.append(program.submit(recorded))
+            self._place += 1
+            self._ahead = self._record_ahead(table)
+
+    def _record_ahead(self, table: DispatchTable) -> _Ahead:
+        """Let the next run be recorded, as the table is now."""
+        program, launches = self._program, self._rows_of(table)
+        rows = np.empty(len(launches) + 1, ROW)
+        rows[:-1], rows[-1:] = launches, self._row
+        exchange = Exchange(program.staging, program.compiled, {}, {}, (), ())
+        exchange.outputs.append(Output((), np.dtype(np.uint32), exchange.token_at))
+        # The table keeps what the rows name.
+        recorded = self._thread.submit(self._record, table, rows, exchange, self._place)
+        return _Ahead(launches.tobytes(), exchange, recorded)
+
+    def _rows_of(self, table: DispatchTable) -> Array:
+        return table.rows[self._launches.start : self._launches.stop]
+
+    def _record(
+        self, table: DispatchTable, rows: Array, exchange: Exchange, place: int
+    ) -> Recorded:
+        program, ours = self._program, self._region.gpu
+        encoder = program.encoder()
+        there, at = program.place(self._token.there)
+        from_ = (self._log_at + place) * WORD_NBYTES
+        encoder.copy_buffer_to_buffer(ours, from_, there.gpu, at * WORD_NBYTES, WORD_NBYTES)
+        record_rows(encoder, rows)
+        from_ = (self._chosen_at + place + 1) * WORD_NBYTES
+        encoder.copy_buffer_to_buffer(ours, from_, exchange.staging, exchange.token_at, WORD_NBYTES)
+        return program.finished(encoder, exchange)
 
     def result(self) -> ChosenToken | None:
         [word] = self._pending.popleft().result()
