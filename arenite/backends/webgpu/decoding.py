@@ -3,7 +3,7 @@ is copied to where the next run reads it.
 
     queue   | copy token, launches, sample, copy result | copy token, launches, sample, copy ...
     host            submits run n + 1        reads token n
-    a thread        records run n + 2
+    a thread        records runs n + 2 and n + 3
 
 The host knows positions and sizes ahead, and no token: so it submits while the device is busy, and
 reads tokens when they come. Recording takes most of its time and is done without Python's lock, so
@@ -39,6 +39,9 @@ Array = NDArray[Any]
 
 #: Threads of the group that samples, where a device has so many.
 THREADS = 1024
+#: Runs that are recorded, or are being, and not submitted: with one alone the thread would wait for
+#: the host, which waits for it.
+N_AHEAD = 2
 
 
 class _Ahead(NamedTuple):
@@ -67,9 +70,9 @@ class WebGpuDecoding:
         [self._launches] = [step for step in program.order.steps if isinstance(step, range)]
         self._pending: deque[Pending] = deque()
         self._thread = ThreadPoolExecutor(1, "arenite record")
-        self._ahead: _Ahead | None = None
-        n_places = len(tokens) + len(numbers)
-        memory, self._log_at, self._chosen_at = contents(choice, tokens, numbers, n_places)
+        self._ahead: deque[_Ahead] = deque()
+        self._n_places = len(tokens) + len(numbers)
+        memory, self._log_at, self._chosen_at = contents(choice, tokens, numbers, self._n_places)
         device = program.device
         buffer = Buffer.allocate(device, uint8, (memory.nbytes,))
         buffer.copyin(memory.view(np.uint8))
@@ -113,31 +116,35 @@ class WebGpuDecoding:
         return len(self._pending)
 
     def start(self, arrays: Sequence[Array], sizes: Mapping[str, int]) -> None:
-        program, ahead = self._program, self._ahead
+        program = self._program
         with program.failing():
             table = program.bound_table(sizes)
-            if ahead is None or ahead.launches != self._rows_of(table).tobytes():
-                ahead = self._record_ahead(table)
-            exchange, recorded = ahead.exchange, ahead.recorded.result()
+            if self._ahead and self._ahead[0].launches != self._rows_of(table).tobytes():
+                self._ahead.clear()
+            self._record_ahead(table)
+            _, exchange, recorded = self._ahead.popleft()
             exchange.arrays, exchange.sizes = arrays, sizes
+            commands = recorded.result()
             for step in program.order.arguments:
                 if step != self._token:
                     exchange.record(None, step, program.place(step.there))
             table.write()
-            self._pending.append(program.submit(recorded))
+            self._pending.append(program.submit(commands))
             self._place += 1
-            self._ahead = self._record_ahead(table)
+            self._record_ahead(table)
 
-    def _record_ahead(self, table: DispatchTable) -> _Ahead:
-        """Let the next run be recorded, as the table is now."""
+    def _record_ahead(self, table: DispatchTable) -> None:
+        """Let the next runs be recorded, as the table is now."""
         program, launches = self._program, self._rows_of(table)
-        rows = np.empty(len(launches) + 1, ROW)
-        rows[:-1], rows[-1:] = launches, self._row
-        exchange = Exchange(program.staging, program.compiled, {}, {}, (), ())
-        exchange.outputs.append(Output((), np.dtype(np.uint32), exchange.token_at))
-        # The table keeps what the rows name.
-        recorded = self._thread.submit(self._record, table, rows, exchange, self._place)
-        return _Ahead(launches.tobytes(), exchange, recorded)
+        first = self._place + len(self._ahead)
+        for place in range(first, min(self._place + N_AHEAD, self._n_places - 1)):
+            rows = np.empty(len(launches) + 1, ROW)
+            rows[:-1], rows[-1:] = launches, self._row
+            exchange = Exchange(program.staging, program.compiled, {}, {}, (), ())
+            exchange.outputs.append(Output((), np.dtype(np.uint32), exchange.token_at))
+            # The table keeps what the rows name.
+            recorded = self._thread.submit(self._record, table, rows, exchange, place)
+            self._ahead.append(_Ahead(launches.tobytes(), exchange, recorded))
 
     def _rows_of(self, table: DispatchTable) -> Array:
         return table.rows[self._launches.start : self._launches.stop]
