@@ -7,7 +7,7 @@ speed: neighbouring lanes should read neighbouring words, and each word once.
     q8_0, q4_0     two blocks, which are whole words; or one
     q4_1           a block
     q4_k, q5_k     64 elements, which share 32 bytes; read by four words
-    q6_k           16 elements, whose upper bits lie side by side
+    q6_k           32 elements, whose upper bits lie side by side
     all others     32 elements, byte by byte as `dtype.block_types` describes them
 
 A number stands for scale * number + least, by words of int8: zeros are in the least.
@@ -201,37 +201,39 @@ def _k_quants(has_fifth: bool) -> Unit:
 
 
 def _q6_k() -> Unit:
-    """Part p has of a half of a block, p / 8, the 8 bytes from 8 (p % 8) on: 8 low nibbles, and 8
-    high ones, which are 64 elements further."""
+    """Part p has of a half of a block, p / 4, bytes 8 (p % 4) to 8 (p % 4) + 7 of its 32 pairs of
+    upper bits, and of the low nibbles that go with them: eight elements of each run of 32."""
 
     def read(w: str, r: str) -> Read:
-        low = _Words(w, r, "q", f"at{r} + 8u * part{r}", 2)
-        place = f"at{r} + 128u + 32u * (part{r} >> 3u) + 8u * (part{r} & 3u)"
-        high = _Words(w, r, "h", place, 2)
+        half, near = f"(part{r} >> 2u)", f"8u * (part{r} & 3u)"
+        low = [
+            _Words(w, r, f"q{k}", f"at{r} + 64u * {half} + {near} + {32 * k}u", 2) for k in (0, 1)
+        ]
+        high = _Words(w, r, "h", f"at{r} + 128u + 32u * {half} + {near}", 2)
+        codes = _Words(w, r, "c", f"at{r} + 192u + 8u * {half}", 2)
         scale = _Half(w, r, "d", f"at{r} + 208u")
-        codes = f"(at{r} + 192u + 8u * (part{r} >> 3u) + ((part{r} & 7u) >> 1u))"
-        loads = low.loads + high.loads + scale.loads
-        text = [f"let upper_{r} = ((part{r} >> 2u) & 1u) * 2u;"]
-        text += low.text + high.text + scale.text
+        fields: list[_Words | _Half] = [*low, high, codes, scale]
+        loads = [one for field in fields for one in field.loads]
+        text = [line for field in fields for line in field.text]
+        text.append(f"let by_{r} = ((part{r} & 3u) >> 1u) * 8u;")
         parts = []
-        for k in range(2):
-            code = f"({codes} + {4 * k}u)"
-            loads.append((f"code{k}_{r}", "u32", _word(w, f"{code} >> 2u")))
-            byte = f"extractBits(bitcast<i32>(code{k}_{r}), ({code} & 3u) * 8u, 8u)"
-            text.append(f"let s{k}_{r} = d_{r} * f32({byte});")
-            for half in range(2):
-                nibble = _nibbles(f"q{half}_{r}")[k]
-                pair = f"((h{half}_{r} >> (upper_{r} + {4 * k}u)) & 0x03030303u) << 4u"
+        for run in range(4):
+            code = f"bitcast<i32>(c{run // 2}_{r}), by_{r} + {16 * (run % 2)}u, 8u"
+            text.append(f"let s{run}_{r} = d_{r} * f32(extractBits({code}));")
+            words = []
+            for k in range(2):
+                nibble = _nibbles(f"q{run % 2}{k}_{r}")[run // 2]
+                pair = f"((h{k}_{r} >> {2 * run}u) & 0x03030303u) << 4u"
                 # Less 32, byte by byte.
+                words.append(f"n{run}{k}_{r}")
                 text.append(
-                    f"let n{2 * k + half}_{r} = ((({nibble} | ({pair})) | 0x80808080u)"
+                    f"let {words[-1]} = ((({nibble} | ({pair})) | 0x80808080u)"
                     " - 0x20202020u) ^ 0x80808080u;"
                 )
-            words = (f"n{2 * k}_{r}", f"n{2 * k + 1}_{r}")
-            parts.append(Part(f"s{k}_{r}", "", ((8 * k, words),)))
+            parts.append(Part(f"s{run}_{r}", "", ((4 * run, (words[0], words[1])),)))
         return Read(loads, text, parts)
 
-    return Unit(16, 2, "16u * (part >> 3u) + (part & 7u)", read)
+    return Unit(8, 4, "16u * (part >> 2u) + (part & 3u)", read)
 
 
 #: Where rows have an even number of blocks.
