@@ -4,8 +4,8 @@ In: a block type and the number of elements of a row. Out: a Unit, text that rea
 a block as words of four bytes, and which elements these are. How a row is dealt out decides the
 speed: neighbouring lanes should read neighbouring words, and each word once.
 
-    q8_0, q4_0     two blocks, which are whole words; or one
-    q4_1           a block
+    q4_0           two blocks, which are whole words; or one
+    q8_0, q4_1     a block
     q4_k, q5_k     64 elements, which share 32 bytes; read by four words
     q6_k           32 elements, whose upper bits lie side by side
     all others     32 elements, byte by byte as `dtype.block_types` describes them
@@ -57,8 +57,8 @@ class _Half:
 
 def unit_of(dtype: DType, depth: int) -> Unit:
     """How lanes read rows of so many elements of these blocks."""
-    if dtype.name in _PAIRS and depth % (2 * dtype.block_length) == 0:
-        return _PAIRS[dtype.name]()
+    if dtype.name == "q4_0" and depth % (2 * dtype.block_length) == 0:
+        return _q4_0_pair()
     made = _UNITS.get(dtype.name)
     return made() if made is not None else described_unit(dtype)
 
@@ -75,36 +75,6 @@ def _q8_0() -> Unit:
     return Unit(1, 4, "0u", read)
 
 
-def _pair(words: int, numbers: Callable[[list[str]], _Numbers], least: str) -> Unit:
-    """Two blocks of a float16 and so many words each, which begin at a whole word: the first has
-    its words between those of memory, the second in them. `least` is a factor of the scale."""
-
-    def read(w: str, r: str) -> Read:
-        raw = [f"raw{k}_{r}" for k in range(2 * words + 1)]
-        loads = [(one, "u32", _word(w, f"(at{r} >> 2u) + {k}u")) for k, one in enumerate(raw)]
-        shifted = [f"q{k}_{r}" for k in range(words)]
-        text = [
-            f"let d0_{r} = unpack2x16float({raw[0]}).x;",
-            f"let d1_{r} = unpack2x16float({raw[words]}).y;",
-            *(
-                f"let {one} = ({raw[k]} >> 16u) | ({raw[k + 1]} << 16u);"
-                for k, one in enumerate(shifted)
-            ),
-        ]
-        parts = []
-        for block, own in enumerate((shifted, raw[words + 1 :])):
-            scale = f"d{block}_{r}"
-            moved = tuple((4 * block + k, pair) for k, pair in numbers(own))
-            parts.append(Part(scale, f"({least} * {scale})" if least else "", moved))
-        return Read(loads, text, parts)
-
-    return Unit(1, 8, "0u", read, blocks=2)
-
-
-def _of_bytes(words: list[str]) -> _Numbers:
-    return tuple((k, (words[2 * k], words[2 * k + 1])) for k in range(4))
-
-
 def _nibbles(word: str) -> tuple[str, str]:
     return f"({word} & 0x0f0f0f0fu)", f"(({word} >> 4u) & 0x0f0f0f0fu)"
 
@@ -118,6 +88,31 @@ def _of_nibbles(words: list[str]) -> _Numbers:
         (2, (high[0], high[1])),
         (3, (high[2], high[3])),
     )
+
+
+def _q4_0_pair() -> Unit:
+    """Two blocks, which begin at a whole word: the first has its words between those of memory, the
+    second in them."""
+
+    def read(w: str, r: str) -> Read:
+        raw = [f"raw{k}_{r}" for k in range(9)]
+        loads = [(one, "u32", _word(w, f"(at{r} >> 2u) + {k}u")) for k, one in enumerate(raw)]
+        shifted = [f"q{k}_{r}" for k in range(4)]
+        text = [
+            f"let d0_{r} = unpack2x16float({raw[0]}).x;",
+            f"let d1_{r} = unpack2x16float({raw[4]}).y;",
+            *(
+                f"let {one} = ({raw[k]} >> 16u) | ({raw[k + 1]} << 16u);"
+                for k, one in enumerate(shifted)
+            ),
+        ]
+        parts = []
+        for block, own in enumerate((shifted, raw[5:])):
+            moved = tuple((4 * block + k, pair) for k, pair in _of_nibbles(own))
+            parts.append(Part(f"d{block}_{r}", f"(-8.0 * d{block}_{r})", moved))
+        return Read(loads, text, parts)
+
+    return Unit(1, 8, "0u", read, blocks=2)
 
 
 def _q4_0() -> Unit:
@@ -236,11 +231,6 @@ def _q6_k() -> Unit:
     return Unit(8, 4, "16u * (part >> 2u) + (part & 3u)", read)
 
 
-#: Where rows have an even number of blocks.
-_PAIRS: dict[str, Callable[[], Unit]] = {
-    "q8_0": lambda: _pair(8, _of_bytes, ""),
-    "q4_0": lambda: _pair(4, _of_nibbles, "-8.0"),
-}
 _UNITS: dict[str, Callable[[], Unit]] = {
     "q8_0": _q8_0,
     "q4_0": _q4_0,
