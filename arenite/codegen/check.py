@@ -56,7 +56,6 @@ class _Checker:
         self.where: ir.Stmt | None = None
         self.names: dict[str, _Binding] = {}
         self.loop = 0  # number of the vector loop around, 0 for none
-        self.thread_loop = 0  # the number of that of one iteration a thread, if it is one
         self.loops = 0
         self.accumulated: set[str] = set()  # in the vector loop around
         self.reduced: dict[str, str] = {}  # those of them declared outside of it: their op
@@ -138,7 +137,7 @@ class _Checker:
                 self.foreign(stmt)
 
     def foreign(self, stmt: ir.Foreign) -> None:
-        if not isinstance(self.kernel, ir.GroupKernel) or self.loop not in (0, self.thread_loop):
+        if not isinstance(self.kernel, ir.GroupKernel) or self.loop:
             self.fail("foreign text stands in a vector loop, or in a kernel that has no groups")
         for name in stmt.uses:
             self.expression(name)
@@ -182,8 +181,6 @@ class _Checker:
                 self.fail("a vector loop in a vector loop must be all of its body (a tile)")
             self.loops += 1
             self.loop = self.loops
-            if isinstance(self.kernel, ir.GroupKernel) and self.kernel.is_thread_loop(loop):
-                self.thread_loop = self.loop
             self.reduced = {}
             inside = ir.statements(loop.body)
             self.accumulated = {name for stmt in inside for name in ir.changed(stmt)}

@@ -187,8 +187,8 @@ class Barrier(Stmt):
 class Foreign(Stmt):
     """Text in the language of one device, done by all threads of a group together, where loops
     can't say it: words of four, sums over lanes, products of bytes. `$name` in it stands for a
-    name of the kernel. It stands outside of conditions and of vector loops, but those in which each
-    thread has one iteration, and waits for nobody at its ends: barriers around it are the kernel's.
+    name of the kernel. It stands outside of vector loops and conditions, and waits for nobody at
+    its ends: barriers around it are the kernel's.
     """
 
     text: str

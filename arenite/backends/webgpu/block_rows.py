@@ -45,7 +45,7 @@ def build_block_rows(builder: ProductBuilder, m: int) -> Built:
     n_sums = cut.group_columns * m
     result = ir.Name("result")
     column = ir.Name("tile") * cut.group_columns + result // m
-    sums = (
+    block: ir.Block = (
         *builder.rows_of_x(),
         ir.Foreign(
             "\n".join(text.lines()),
@@ -56,10 +56,9 @@ def build_block_rows(builder: ProductBuilder, m: int) -> Built:
             (QUARTER, TEAM),
             "\n".join(unit.functions.replace("$w", array) for array in dict.fromkeys(weights)),
         ),
+        ir.Barrier(),
+        builder.results(n_sums, result % m if m > 1 else ir.index(0), column),
     )
-    threads = cut.teams * TEAM
-    row = result % m if m > 1 else ir.index(0)
-    block = builder.with_results(sums, n_sums, row, column, threads)
     n_runs = m * text.n_runs
     shared = [
         ir.SharedArray(NUMBERS, UINT32, PAIRS * n_runs + n_runs // 2 * text.gap, 2),
@@ -67,7 +66,7 @@ def build_block_rows(builder: ProductBuilder, m: int) -> Built:
         ir.SharedArray(SUMS, FLOAT32, n_sums * len(weights)),
     ]
     n_tiles = ceildiv(builder.n_columns, cut.group_columns)
-    return builder.kernel_of(n_tiles, block, threads, shared)
+    return builder.kernel_of(n_tiles, block, cut.teams * TEAM, shared)
 
 
 class _BlockText:

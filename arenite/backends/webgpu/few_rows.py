@@ -65,16 +65,15 @@ def build_float_rows(builder: ProductBuilder, m: int) -> Built:
     result = ir.Name("result")
     column = ir.Name("tile") * cut.group_columns + result // m
     arrays = builder.arrays
-    sums = (
+    block: ir.Block = (
         *builder.rows_of_x(),
         ir.Foreign(_float_text(builder, cut, m), names, arrays, (SUMS,), arrays, (TEAM,)),
+        ir.Barrier(),
+        builder.results(n_sums, result % m if m > 1 else ir.index(0), column),
     )
-    threads = cut.teams * TEAM
-    row = result % m if m > 1 else ir.index(0)
-    block = builder.with_results(sums, n_sums, row, column, threads)
     n_tiles = ceildiv(builder.n_columns, cut.group_columns)
     shared = [ir.SharedArray(SUMS, FLOAT32, n_sums * len(builder.weights))]
-    return builder.kernel_of(n_tiles, block, threads, shared)
+    return builder.kernel_of(n_tiles, block, cut.teams * TEAM, shared)
 
 
 def halves_text(dtype: DType, word: str) -> str:

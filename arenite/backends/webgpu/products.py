@@ -208,39 +208,6 @@ class ProductBuilder(KernelBuilder):
         scope.statements.append(ir.If(inside, inner.block))
         return loop("result", count, *scope.block)
 
-    def with_results(
-        self, sums: ir.Block, count: int, row: ir.Expr, column: ir.Expr, threads: int
-    ) -> ir.Block:
-        """Statements that leave sums in shared memory, and `results` of them: what those read
-        beside the sums is on its way before."""
-        after = self.results(count, row, column)
-        if count > threads:
-            return (*sums, ir.Barrier(), after)
-        *places, last = after.body
-        assert isinstance(last, ir.If)
-        is_own = ir.Name("result") < count
-        inside = ir.Name("inside", ir.BOOL)
-        early: list[ir.Stmt] = []
-        late: list[ir.Stmt] = []
-        for one in last.then:
-            if (
-                isinstance(one, ir.Let)
-                and isinstance(one.value, ir.Load)
-                and one.value.array != SUMS
-            ):
-                early.append(ir.Let(one.name, replace(one.value, mask=inside)))
-            else:
-                late.append(one)
-        block = (
-            *places,
-            ir.Let("inside", is_own & last.cond),
-            *early,
-            *sums,
-            ir.Barrier(),
-            ir.If(inside, tuple(late)),
-        )
-        return (loop("result", threads, *block),)
-
 
 def is_product(kernel: Kernel, *ops: str) -> bool:
     """Whether a kernel is products, by one of these ops, and what follows them."""
