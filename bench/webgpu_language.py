@@ -6,9 +6,9 @@ First a small model of each type of weights beside the CPU. Then models of the s
 1B and SmolLM2-135M, with random weights, made on the spot in a folder that is removed again; those
 with one of the words in their name. For each: tokens a second at a context of 1024, wall clock,
 chosen by the device and by the host, and the host's part of that; a prompt of 512 in TFLOP/s;
-dispatches and barriers a token; the bytes of products over their time by the device's clock, and a
-token's; how long a new process takes to its first token, with everything in caches. No case begins
-after so many seconds.
+dispatches and barriers a token; the bytes of products over their time by the device's clock, each
+in a pass of its own and each kind in one, and a token's; how long a new process takes to its first
+token, with everything in caches. No case begins after so many seconds.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 import arenite
 from arenite import device
+from arenite.backends.webgpu.dispatch import Dispatch
 from arenite.backends.webgpu.load import WebGpuProgram
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.errors import AreniteError
@@ -70,6 +71,10 @@ N_DECODED = 32
 CHOICES: dict[str, dict[str, Any]] = {"likeliest": {"temperature": 0.0}, "usual chain": {"seed": 1}}
 #: What a GPU works before it is timed: at rest its clocks are a fifth of what they can be.
 WARM_SECONDS = 0.5
+#: Launches of one kind that are timed together; what one without work takes; and bytes a second of
+#: which products are to reach three quarters.
+MEASURED = 32
+EMPTY_SECONDS, MOST_BYTES = 2.2e-6, 4.3e12
 #: Of a logit of the small models: weights in blocks take activations in 8 bits.
 BOUNDS = {"F16": 5e-3}
 BLOCK_BOUND = 1.0
@@ -237,20 +242,42 @@ def products(model: LanguageModel) -> str:
     return "\n    ".join(lines)
 
 
-def device_seconds(model: LanguageModel, timer: Timer) -> float:
-    """Of one token on the device alone, without time stamps between launches."""
+def launches_of(model: LanguageModel) -> list[Dispatch]:
+    """Those of one token, as they are recorded."""
     program = model.executable._loaded
     assert isinstance(program, WebGpuProgram)
     table = program.bound_table({"tokens": 1, "keys": CONTEXT + 1})
     table.write()
     groups = [(int(x), int(y)) for x, y in zip(table.rows["x"], table.rows["y"], strict=True)]
     firsts = sorted(run.start for run in table._runs)
-    launches = [
+    return [
         replace(one, groups=groups[first])
         for first, one in zip(firsts, table.dispatches, strict=True)
         if groups[first][0]
     ]
-    return timer.seconds(launches)
+
+
+def by_kind(model: LanguageModel, timer: Timer, nbytes: int) -> str:
+    """What each kind of launch takes, where one of its kind follows another in one pass: each waits
+    for the one before. Products have so many bytes of weights."""
+    kinds: dict[tuple[str, Any], list[Dispatch]] = {}
+    for one in launches_of(model):
+        name = one.name.split(",")[0].rstrip("0123456789_")
+        kinds.setdefault((name, one.groups), []).append(one)
+    lines, seconds, count = [], 0.0, 0
+    for (name, groups), some in kinds.items():
+        times = -(-MEASURED // len(some))
+        took = timer.seconds(some * times) / (len(some) * times)
+        lines.append(f"  {name}, {groups[0]} groups: {took * 1e6:.1f} us x {len(some)}")
+        if "product" in name or "matmul" in name:
+            seconds, count = seconds + took * len(some), count + len(some)
+    gaps = count * EMPTY_SECONDS
+    shares = [100 * nbytes / (seconds - less) / MOST_BYTES for less in (0.0, gaps)]
+    lines.append(
+        f"{count} products by these {seconds * 1e6:.0f} us: {shares[0]:.0f} % of 4.3 TB/s, "
+        f"{shares[1]:.0f} % less {EMPTY_SECONDS * 1e6:.1f} us that a launch without work takes"
+    )
+    return "\n    ".join(lines)
 
 
 def measure(case: str, timer: Timer) -> None:
@@ -281,8 +308,9 @@ def measure(case: str, timer: Timer) -> None:
             token = decode_by_host(model)
             print(f"    {1 / token:.0f} where the host chooses ({token * 1e6:.0f} us)", flush=True)
             print(f"    prompt of {PROMPT}: {prefill(model, n_weights):.2f} TFLOP/s", flush=True)
-            took = device_seconds(model, timer)
+            took = timer.seconds(launches_of(model))
             print(f"    a token takes the device {took * 1e6:.0f} us", flush=True)
+            print(f"    {by_kind(model, timer, nbytes)}", flush=True)
             print(f"    {products(model)}", flush=True)
 
 

@@ -3,13 +3,13 @@
 A group quantises its rows of x into shared memory: for each run of 32 elements eight words of int8,
 then its scale and the scale times the sum of the numbers; 5 pairs of words, so that lanes with
 neighbouring runs read from different banks. Then teams of lanes read blocks (`block_units`) and
-multiply bytes, one set of columns after another. Words are loaded well before they are used: the
-first while x is quantised.
+multiply bytes, one set of columns after another; a lane that has the same numbers of x in each
+keeps them. Words are loaded well before they are used: the first while x is quantised.
 """
 
 from __future__ import annotations
 
-from arenite.backends.webgpu.block_parts import Read
+from arenite.backends.webgpu.block_parts import Part, Read
 from arenite.backends.webgpu.block_units import unit_of
 from arenite.backends.webgpu.few_rows import TEAM, Cut, declared_sums, sums_text
 from arenite.backends.webgpu.products import SUMS, ProductBuilder
@@ -61,7 +61,7 @@ def build_block_rows(builder: ProductBuilder, m: int) -> Built:
     )
     n_runs = m * text.n_runs
     shared = [
-        ir.SharedArray(NUMBERS, UINT32, PAIRS * n_runs, 2),
+        ir.SharedArray(NUMBERS, UINT32, PAIRS * n_runs + n_runs // 2 * text.gap, 2),
         *([ir.SharedArray(SQUARES, FLOAT32, n_runs)] if builder.gain is not None else []),
         ir.SharedArray(SUMS, FLOAT32, n_sums * len(weights)),
     ]
@@ -88,14 +88,19 @@ class _BlockText:
         self.n_runs = self.round_depth // RUN
         is_whole = self.round_depth == self.depth
         teams = 2 * TEAMS if self.depth >= LONG_ROW else TEAMS
-        turns = -(-self.n_columns // (teams * MANY_GROUPS)) if is_whole else 1
+        n_columns = self.n_columns * len(builder.weights)
+        turns = -(-n_columns // (teams * MANY_GROUPS)) if is_whole else 1
         self.cut = Cut(teams, 1, turns=turns)
+        #: Pairs of words behind each two runs, where a lane has two: lanes are an odd number apart.
+        self.gap = int(self.unit.eights == 2 * QUARTER)
         #: A lane reads these rows of weights: a column of each product, then the next.
         products = enumerate(builder.weights)
         self.cells = [(c, p, w.array) for p, w in products for c in range(self.cut.columns)]
         self.n_units = self.round_depth // self.length * self.unit.per_block
         self.batch = self._units_at_once()
         self.n_batches = -(-self.n_units // (TEAM * self.batch))
+        #: Whether a lane multiplies the same numbers in every turn: then it keeps them.
+        self.keeps = m == 1 and self.n_batches == 1 and turns > 1
 
     def _units_at_once(self) -> int:
         """Units of a lane whose words are loaded together, for each of its columns."""
@@ -134,6 +139,8 @@ class _BlockText:
         quantised = [*self._quantise(), "workgroupBarrier();"]
         quantised += [*self._squares(), *(self._norms() if turns else ())]
         products = [line for u in range(self.batch) for line in self._products(u)]
+        if self.keeps:
+            quantised += [line for u in range(self.batch) for line in self._kept(u)]
         if turns:
             is_last = f"step % {self.n_batches}u == {self.n_batches - 1}u"
             products += ["{" if self.n_batches == 1 else f"if ({is_last}) {{"]
@@ -260,8 +267,9 @@ class _BlockText:
             lines.append(f"let q{k} = pack4xI8({number});")
         ones = " + ".join(f"dot4I8Packed(q{k}, 0x01010101u)" for k in range(2))
         run, part = f"quarter{turn} / {QUARTER}u", f"quarter{turn} % {QUARTER}u"
+        place = self._run_at(run)
         scale = "bitcast<vec2u>(vec2f(scale, scale * total))"
-        at_run = [f"${NUMBERS}[{run} * {PAIRS}u + {QUARTER}u] = {scale};"]
+        at_run = [f"${NUMBERS}[{place} + {QUARTER}u] = {scale};"]
         if is_normed:
             lines.append(f"let run_squares = team_add_{QUARTER}(lane, {squares});")
             at_run.append(f"${SQUARES}[{run}] = run_squares;")
@@ -269,7 +277,7 @@ class _BlockText:
             *lines,
             f"let total = team_add_{QUARTER}(lane, f32({ones}));",
             f"if (first + {behind}u + lane < {count}u) {{",
-            f"${NUMBERS}[{run} * {PAIRS}u + {part}] = vec2u(q0, q1);",
+            f"${NUMBERS}[{place} + {part}] = vec2u(q0, q1);",
             f"if (lane % {QUARTER}u == 0u) {{ {' '.join(at_run)} }}",
             "}",
         ]
@@ -295,39 +303,61 @@ class _BlockText:
 
     # Products.
 
+    def _run_at(self, run: str) -> str:
+        """Where in shared memory a run begins."""
+        return f"({run} * {PAIRS}u" + (f" + {run} / 2u)" if self.gap else ")")
+
+    def _kept(self, u: int) -> list[str]:
+        """The numbers of a lane's unit u, of every turn."""
+        unit = f"min(member + {u * TEAM}u, n_units - 1u)"
+        return [*self._eight(u, unit), *self._numbers(0, u, self.unit.read("w", "").parts)]
+
+    def _eight(self, u: int, unit: str) -> list[str]:
+        """Where the numbers of a unit begin, by eights."""
+        first = self.unit.first.replace("part", f"({unit} % {self.unit.per_block}u)")
+        return [f"let eight{u} = {unit} / {self.unit.per_block}u * {self.length // 8}u + {first};"]
+
     def _products(self, u: int) -> list[str]:
         """Unit u of a step by the numbers in shared memory."""
         reads = [self.unit.read(w, f"{c}_{p}_{u}") for c, p, w in self.cells]
-        first = self.unit.first.replace("part", f"part0_0_{u}")
-        block = f"unit{u} / {self.unit.per_block}u"
         is_sure = self.n_units % (TEAM * self.batch) == 0 and self.depth % self.round_depth == 0
         lines = ["{" if is_sure else f"if (unit_first + {u * TEAM}u < n_units) {{"]
-        lines.append(f"let eight = {block} * {self.length // 8}u + {first};")
+        if not self.keeps:
+            lines += self._eight(u, f"unit{u}")
         for read in reads:
             lines += read.text
         for r in range(self.m):
-            lines += self._row(r, reads)
+            lines += [] if self.keeps else self._numbers(r, u, reads[0].parts)
+            lines += self._row(r, u, reads)
         return [*lines, "}"]
 
-    def _row(self, r: int, reads: list[Read]) -> list[str]:
-        """What row r of x has of a unit."""
+    def _numbers(self, r: int, u: int, parts: list[Part]) -> list[str]:
+        """What row r of x has for a unit."""
         lines: list[str] = []
         loaded: set[int] = set()
-        for number, ours in enumerate(zip(*(read.parts for read in reads), strict=True)):
-            found = [k for k, _ in ours[0].numbers]
+        for number, part in enumerate(parts):
+            found = [k for k, _ in part.numbers]
             for k in found:
                 if k not in loaded:
                     loaded.add(k)
-                    at = f"(eight + {k}u)"
-                    run = f"{r * self.n_runs * PAIRS}u + {at} / {QUARTER}u * {PAIRS}u"
-                    lines.append(f"let run{r}_{k} = {run};")
-                    lines.append(f"let x{r}_{k} = ${NUMBERS}[run{r}_{k} + {at} % {QUARTER}u];")
-            scale = f"given{r}_{number}"
-            pair = f"${NUMBERS}[run{r}_{found[0]} + {QUARTER}u]"
-            lines.append(f"let {scale} = bitcast<vec2f>({pair});")
+                    at = f"(eight{u} + {k}u)"
+                    run = self._run_at(f"({at} / {QUARTER}u + {r * self.n_runs}u)")
+                    lines.append(f"let run{u}_{r}_{k} = {run};")
+                    place = f"run{u}_{r}_{k} + {at} % {QUARTER}u"
+                    lines.append(f"let x{u}_{r}_{k} = ${NUMBERS}[{place}];")
+            pair = f"${NUMBERS}[run{u}_{r}_{found[0]} + {QUARTER}u]"
+            lines.append(f"let given{u}_{r}_{number} = bitcast<vec2f>({pair});")
+        return lines
+
+    def _row(self, r: int, u: int, reads: list[Read]) -> list[str]:
+        """Products of a unit with row r of x."""
+        lines: list[str] = []
+        for number, ours in enumerate(zip(*(read.parts for read in reads), strict=True)):
+            found = [k for k, _ in ours[0].numbers]
+            scale = f"given{u}_{r}_{number}"
             for (c, p, _), part in zip(self.cells, ours, strict=True):
                 dots = [
-                    f"dot4I8Packed({word}, x{r}_{k}.{lane})"
+                    f"dot4I8Packed({word}, x{u}_{r}_{k}.{lane})"
                     for k, words in part.numbers
                     for word, lane in zip(words, "xy", strict=True)
                 ]
@@ -335,7 +365,7 @@ class _BlockText:
                 lines.append(f"sum{c}_{p}_{r} += ({part.scale} * {scale}.x) * {whole};")
                 if part.least:
                     ones = [
-                        f"dot4I8Packed(0x01010101u, x{r}_{k}.{lane})"
+                        f"dot4I8Packed(0x01010101u, x{u}_{r}_{k}.{lane})"
                         for k in found
                         for lane in "xy"
                     ]

@@ -4,10 +4,10 @@ In: a block type and the number of elements of a row. Out: a Unit, text that rea
 a block as words of four bytes, and which elements these are. How a row is dealt out decides the
 speed: neighbouring lanes should read neighbouring words, and each word once.
 
-    q8_0, q4_0     two blocks, which are whole words; or one
-    q4_1           a block
+    q4_0           two blocks, which are whole words; or one
+    q8_0, q4_1     a block
     q4_k, q5_k     64 elements, which share 32 bytes; read by four words
-    q6_k           16 elements, whose upper bits lie side by side
+    q6_k           32 elements, whose upper bits lie side by side
     all others     32 elements, byte by byte as `dtype.block_types` describes them
 
 A number stands for scale * number + least, by words of int8: zeros are in the least.
@@ -57,8 +57,8 @@ class _Half:
 
 def unit_of(dtype: DType, depth: int) -> Unit:
     """How lanes read rows of so many elements of these blocks."""
-    if dtype.name in _PAIRS and depth % (2 * dtype.block_length) == 0:
-        return _PAIRS[dtype.name]()
+    if dtype.name == "q4_0" and depth % (2 * dtype.block_length) == 0:
+        return _q4_0_pair()
     made = _UNITS.get(dtype.name)
     return made() if made is not None else described_unit(dtype)
 
@@ -75,36 +75,6 @@ def _q8_0() -> Unit:
     return Unit(1, 4, "0u", read)
 
 
-def _pair(words: int, numbers: Callable[[list[str]], _Numbers], least: str) -> Unit:
-    """Two blocks of a float16 and so many words each, which begin at a whole word: the first has
-    its words between those of memory, the second in them. `least` is a factor of the scale."""
-
-    def read(w: str, r: str) -> Read:
-        raw = [f"raw{k}_{r}" for k in range(2 * words + 1)]
-        loads = [(one, "u32", _word(w, f"(at{r} >> 2u) + {k}u")) for k, one in enumerate(raw)]
-        shifted = [f"q{k}_{r}" for k in range(words)]
-        text = [
-            f"let d0_{r} = unpack2x16float({raw[0]}).x;",
-            f"let d1_{r} = unpack2x16float({raw[words]}).y;",
-            *(
-                f"let {one} = ({raw[k]} >> 16u) | ({raw[k + 1]} << 16u);"
-                for k, one in enumerate(shifted)
-            ),
-        ]
-        parts = []
-        for block, own in enumerate((shifted, raw[words + 1 :])):
-            scale = f"d{block}_{r}"
-            moved = tuple((4 * block + k, pair) for k, pair in numbers(own))
-            parts.append(Part(scale, f"({least} * {scale})" if least else "", moved))
-        return Read(loads, text, parts)
-
-    return Unit(1, 8, "0u", read, blocks=2)
-
-
-def _of_bytes(words: list[str]) -> _Numbers:
-    return tuple((k, (words[2 * k], words[2 * k + 1])) for k in range(4))
-
-
 def _nibbles(word: str) -> tuple[str, str]:
     return f"({word} & 0x0f0f0f0fu)", f"(({word} >> 4u) & 0x0f0f0f0fu)"
 
@@ -118,6 +88,31 @@ def _of_nibbles(words: list[str]) -> _Numbers:
         (2, (high[0], high[1])),
         (3, (high[2], high[3])),
     )
+
+
+def _q4_0_pair() -> Unit:
+    """Two blocks, which begin at a whole word: the first has its words between those of memory, the
+    second in them."""
+
+    def read(w: str, r: str) -> Read:
+        raw = [f"raw{k}_{r}" for k in range(9)]
+        loads = [(one, "u32", _word(w, f"(at{r} >> 2u) + {k}u")) for k, one in enumerate(raw)]
+        shifted = [f"q{k}_{r}" for k in range(4)]
+        text = [
+            f"let d0_{r} = unpack2x16float({raw[0]}).x;",
+            f"let d1_{r} = unpack2x16float({raw[4]}).y;",
+            *(
+                f"let {one} = ({raw[k]} >> 16u) | ({raw[k + 1]} << 16u);"
+                for k, one in enumerate(shifted)
+            ),
+        ]
+        parts = []
+        for block, own in enumerate((shifted, raw[5:])):
+            moved = tuple((4 * block + k, pair) for k, pair in _of_nibbles(own))
+            parts.append(Part(f"d{block}_{r}", f"(-8.0 * d{block}_{r})", moved))
+        return Read(loads, text, parts)
+
+    return Unit(1, 8, "0u", read, blocks=2)
 
 
 def _q4_0() -> Unit:
@@ -201,44 +196,41 @@ def _k_quants(has_fifth: bool) -> Unit:
 
 
 def _q6_k() -> Unit:
-    """Part p has of a half of a block, p / 8, the 8 bytes from 8 (p % 8) on: 8 low nibbles, and 8
-    high ones, which are 64 elements further."""
+    """Part p has of a half of a block, p / 4, bytes 8 (p % 4) to 8 (p % 4) + 7 of its 32 pairs of
+    upper bits, and of the low nibbles that go with them: eight elements of each run of 32."""
 
     def read(w: str, r: str) -> Read:
-        low = _Words(w, r, "q", f"at{r} + 8u * part{r}", 2)
-        place = f"at{r} + 128u + 32u * (part{r} >> 3u) + 8u * (part{r} & 3u)"
-        high = _Words(w, r, "h", place, 2)
+        half, near = f"(part{r} >> 2u)", f"8u * (part{r} & 3u)"
+        low = [
+            _Words(w, r, f"q{k}", f"at{r} + 64u * {half} + {near} + {32 * k}u", 2) for k in (0, 1)
+        ]
+        high = _Words(w, r, "h", f"at{r} + 128u + 32u * {half} + {near}", 2)
+        codes = _Words(w, r, "c", f"at{r} + 192u + 8u * {half}", 2)
         scale = _Half(w, r, "d", f"at{r} + 208u")
-        codes = f"(at{r} + 192u + 8u * (part{r} >> 3u) + ((part{r} & 7u) >> 1u))"
-        loads = low.loads + high.loads + scale.loads
-        text = [f"let upper_{r} = ((part{r} >> 2u) & 1u) * 2u;"]
-        text += low.text + high.text + scale.text
+        fields: list[_Words | _Half] = [*low, high, codes, scale]
+        loads = [one for field in fields for one in field.loads]
+        text = [line for field in fields for line in field.text]
+        text.append(f"let by_{r} = ((part{r} & 3u) >> 1u) * 8u;")
         parts = []
-        for k in range(2):
-            code = f"({codes} + {4 * k}u)"
-            loads.append((f"code{k}_{r}", "u32", _word(w, f"{code} >> 2u")))
-            byte = f"extractBits(bitcast<i32>(code{k}_{r}), ({code} & 3u) * 8u, 8u)"
-            text.append(f"let s{k}_{r} = d_{r} * f32({byte});")
-            for half in range(2):
-                nibble = _nibbles(f"q{half}_{r}")[k]
-                pair = f"((h{half}_{r} >> (upper_{r} + {4 * k}u)) & 0x03030303u) << 4u"
+        for run in range(4):
+            code = f"bitcast<i32>(c{run // 2}_{r}), by_{r} + {16 * (run % 2)}u, 8u"
+            text.append(f"let s{run}_{r} = d_{r} * f32(extractBits({code}));")
+            words = []
+            for k in range(2):
+                nibble = _nibbles(f"q{run % 2}{k}_{r}")[run // 2]
+                pair = f"((h{k}_{r} >> {2 * run}u) & 0x03030303u) << 4u"
                 # Less 32, byte by byte.
+                words.append(f"n{run}{k}_{r}")
                 text.append(
-                    f"let n{2 * k + half}_{r} = ((({nibble} | ({pair})) | 0x80808080u)"
+                    f"let {words[-1]} = ((({nibble} | ({pair})) | 0x80808080u)"
                     " - 0x20202020u) ^ 0x80808080u;"
                 )
-            words = (f"n{2 * k}_{r}", f"n{2 * k + 1}_{r}")
-            parts.append(Part(f"s{k}_{r}", "", ((8 * k, words),)))
+            parts.append(Part(f"s{run}_{r}", "", ((4 * run, (words[0], words[1])),)))
         return Read(loads, text, parts)
 
-    return Unit(16, 2, "16u * (part >> 3u) + (part & 7u)", read)
+    return Unit(8, 4, "16u * (part >> 2u) + (part & 3u)", read)
 
 
-#: Where rows have an even number of blocks.
-_PAIRS: dict[str, Callable[[], Unit]] = {
-    "q8_0": lambda: _pair(8, _of_bytes, ""),
-    "q4_0": lambda: _pair(4, _of_nibbles, "-8.0"),
-}
 _UNITS: dict[str, Callable[[], Unit]] = {
     "q8_0": _q8_0,
     "q4_0": _q4_0,

@@ -15,7 +15,7 @@ reason for what is not done here yet.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from arenite.backends.webgpu.attention import build_attention
@@ -54,18 +54,33 @@ COLUMN_THREADS = 64
 
 
 def _rows_of_blocks(kernel: Kernel) -> Built:
-    """A tile for each block of each row: one row alone, as of an embedding, is many tiles too."""
+    """A tile for each block of each row: one row alone, as of an embedding, is many tiles too. Its
+    runs are one loop of threads, in which none waits for another; groups are as large as those of
+    maps, which a dispatch may have beside it."""
     draft = special.RowKernel(kernel)
     w, indices = draft.node.inputs
     count = bounds(w.shape[1])[1] // w.dtype.block_length
     number, row = ir.Name("row"), ir.Name("result_row")
-    body = (
-        ir.Let("result_row", number // count),
-        ir.Let("block", number % count),
-        *blocks.taken_index(draft.index(indices, row), w.shape[0]),
-        *blocks.block_of_row(draft, w, blocks.AT, row),
-    )
-    return draft.in_tiles(product(indices.shape) * count, 1, body)
+    taken = blocks.taken_index(draft.index(indices, row), w.shape[0])
+    by_length: dict[ir.Expr, list[ir.Store]] = {}
+    for run in blocks.block_of_row(draft, w, blocks.AT, row):
+        assert isinstance(run, ir.For)
+        by_length.setdefault(run.stop, []).extend(s for s in run.body if isinstance(s, ir.Store))
+    loops = [
+        ir.For("lane", ir.index(0), length, (*taken, *_values_first(stores)), vector=True)
+        for length, stores in by_length.items()
+    ]
+    body = (ir.Let("result_row", number // count), ir.Let("block", number % count), *loops)
+    built = draft.in_tiles(product(indices.shape) * count, 1, body)
+    return replace(built, loops=grouped(built.loops, THREADS))
+
+
+def _values_first(stores: Sequence[ir.Store]) -> ir.Block:
+    """All values are read before any is stored: loads that stand behind a store wait for it."""
+    names = [f"value{k}" for k in range(len(stores))]
+    lets = [ir.Let(name, one.value) for name, one in zip(names, stores, strict=True)]
+    named = (ir.Name(name, one.value.dtype) for name, one in zip(names, stores, strict=True))
+    return (*lets, *(replace(one, value=v) for one, v in zip(stores, named, strict=True)))
 
 
 #: Kernels of their own, by the op of the first stage.
@@ -108,6 +123,8 @@ def _cut(kernel: Kernel) -> Built:
     builder = _BUILDERS.get(node.op)
     if builder is not None:
         built = builder(kernel)
+        if isinstance(built.loops, ir.GroupKernel):
+            return built
         return replace(built, loops=grouped(built.loops, COLUMN_THREADS))
     for stage in kernel.stages:
         node = stage.node

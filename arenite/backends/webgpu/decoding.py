@@ -2,12 +2,13 @@
 is copied to where the next run reads it.
 
     queue   | copy token, launches, sample, copy result | copy token, launches, sample, copy ...
-    host            records and submits run n + 1        reads token n
+    host            submits run n + 1        reads token n
+    a thread        records runs n + 2 and n + 3
 
-The host knows positions and sizes ahead, and no token: so it records and submits while the device
-is busy, and reads tokens when they come. Where a grammar says which tokens may come, it does so
-from the token before: the run is under way while the host finds out, and the choice follows with
-the mask.
+The host knows positions and sizes ahead, and no token: so it submits while the device is busy, and
+reads tokens when they come. Recording takes most of its time and is done without Python's lock, so
+a thread does it meanwhile. Where a grammar says which tokens may come, it does so from the token
+before: the run is under way while the host finds out, and the choice follows with the mask.
 
     queue   | copy token, launches | mask, sample, copy result | copy token, launches | ...
 """
@@ -16,7 +17,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,18 +38,29 @@ from arenite.backends.webgpu.sampling import (
     masked,
     shader,
 )
-from arenite.backends.webgpu.table import ROW, handle
+from arenite.backends.webgpu.table import ROW, DispatchTable, handle
 from arenite.device.webgpu import WORD_NBYTES
 from arenite.dtype import BY_NAME, float32
 from arenite.program.decoding import ChosenToken, TokenChoice
 
 if TYPE_CHECKING:
-    from arenite.backends.webgpu.load import WebGpuProgram
+    from arenite.backends.webgpu.load import Recorded, WebGpuProgram
 
 Array = NDArray[Any]
 
 #: Threads of the group that samples, where a device has so many.
 THREADS = 1024
+#: Runs that are recorded, or are being, and not submitted: with one alone the thread would wait for
+#: the host, which waits for it.
+N_AHEAD = 2
+
+
+class _Ahead(NamedTuple):
+    """A run that a thread records, of rows of these bytes."""
+
+    launches: bytes
+    exchange: Exchange
+    recorded: Future[Recorded]
 
 
 class WebGpuDecoding:
@@ -65,11 +78,13 @@ class WebGpuDecoding:
         stay where they are."""
         self._program, self._place = program, len(tokens) - 1
         self._token, logits = ends
-        self._steps = [step for step in program.order.steps if step not in ends]
+        [self._launches] = [step for step in program.order.steps if isinstance(step, range)]
         self._pending: deque[Pending] = deque()
+        self._thread = ThreadPoolExecutor(1, "arenite record")
+        self._ahead: deque[_Ahead] = deque()
         self._choice = choice
-        n_places = len(tokens) + len(numbers)
-        memory, self._log_at, self._chosen_at = contents(choice, tokens, numbers, n_places)
+        self._n_places = len(tokens) + len(numbers)
+        memory, self._log_at, self._chosen_at = contents(choice, tokens, numbers, self._n_places)
         self._mask_at = memory.nbytes - mask_words(choice.n_tokens) * WORD_NBYTES
         device = program.device
         self._region = program.sampler_region(memory.nbytes)
@@ -89,7 +104,8 @@ class WebGpuDecoding:
         numbers: NDArray[np.float64],
     ) -> WebGpuDecoding | None:
         """None for a choice that is not done here, and for a program whose first argument is no
-        token, or which has other results than a row of logits, or none that stays."""
+        token, or which has other results than a row of logits, or arguments and results that don't
+        stay where they are until all launches are done."""
         copies = [step for step in program.order.steps if isinstance(step, Transfer)]
         values = program.compiled.values
         given = [step for step in copies if step.value in program.compiled.frame.numbers("input")]
@@ -103,7 +119,7 @@ class WebGpuDecoding:
         is_one = (
             values[token.there].dtype == BY_NAME["int32"] and values[logits.there].dtype == float32
         )
-        if not (is_one and token.is_free and logits.is_free):
+        if not (is_one and all(step.is_free for step in copies)):
             return None
         return cls(program, (token, logits), choice, tokens, numbers)
 
@@ -112,32 +128,55 @@ class WebGpuDecoding:
         return len(self._pending)
 
     def start(self, arrays: Sequence[Array], sizes: Mapping[str, int]) -> None:
-        program, ours = self._program, self._region.gpu
+        program = self._program
         with program.failing():
             table = program.bound_table(sizes)
-            exchange = Exchange(program.staging, program.compiled, {}, sizes, arrays, ())
-            encoder = program.encoder()
-            there, at = program.place(self._token.there)
-            from_ = (self._log_at + self._place) * WORD_NBYTES
-            encoder.copy_buffer_to_buffer(ours, from_, there.gpu, at * WORD_NBYTES, WORD_NBYTES)
-            *steps, last = self._steps
-            for step in steps:
-                program.record_step(encoder, table, exchange, step)
-            assert isinstance(last, range)
-            rows = table.rows[last.start : last.stop]
-            self._place += 1
-            if self._choice.is_masked:
-                record_rows(encoder, rows)
-            else:
-                record_rows(encoder, np.concatenate([rows, self._row]))
-                self._copy_choice(encoder, exchange)
-            recorded = program.finished(encoder, exchange)
+            if self._ahead and self._ahead[0].launches != self._rows_of(table).tobytes():
+                self._ahead.clear()
+            self._record_ahead(table)
+            _, exchange, recorded = self._ahead.popleft()
+            exchange.arrays, exchange.sizes = arrays, sizes
+            commands = recorded.result()
+            for step in program.order.arguments:
+                if step != self._token:
+                    exchange.record(None, step, program.place(step.there))
             table.write()
-            self._pending.append(program.submit(recorded))
+            self._pending.append(program.submit(commands))
+            self._place += 1
+            self._record_ahead(table)
 
-    def _copy_choice(self, encoder: Any, exchange: Exchange) -> None:
-        """Take along what is chosen for the last place of the text."""
-        from_, to = (self._chosen_at + self._place) * WORD_NBYTES, exchange.token_at
+    def _record_ahead(self, table: DispatchTable) -> None:
+        """Let the next runs be recorded, as the table is now."""
+        program, launches = self._program, self._rows_of(table)
+        first = self._place + len(self._ahead)
+        for place in range(first, min(self._place + N_AHEAD, self._n_places - 1)):
+            chosen = self._row[:0] if self._choice.is_masked else self._row
+            rows = np.empty(len(launches) + len(chosen), ROW)
+            rows[: len(launches)], rows[len(launches) :] = launches, chosen
+            exchange = Exchange(program.staging, program.compiled, {}, {}, (), ())
+            # The table keeps what the rows name.
+            recorded = self._thread.submit(self._record, table, rows, exchange, place)
+            self._ahead.append(_Ahead(launches.tobytes(), exchange, recorded))
+
+    def _rows_of(self, table: DispatchTable) -> Array:
+        return table.rows[self._launches.start : self._launches.stop]
+
+    def _record(
+        self, table: DispatchTable, rows: Array, exchange: Exchange, place: int
+    ) -> Recorded:
+        program, ours = self._program, self._region.gpu
+        encoder = program.encoder()
+        there, at = program.place(self._token.there)
+        from_ = (self._log_at + place) * WORD_NBYTES
+        encoder.copy_buffer_to_buffer(ours, from_, there.gpu, at * WORD_NBYTES, WORD_NBYTES)
+        record_rows(encoder, rows)
+        if not self._choice.is_masked:
+            self._copy_choice(encoder, exchange, place + 1)
+        return program.finished(encoder, exchange)
+
+    def _copy_choice(self, encoder: Any, exchange: Exchange, place: int) -> None:
+        """Take along what is chosen for a place of the text."""
+        from_, to = (self._chosen_at + place) * WORD_NBYTES, exchange.token_at
         encoder.copy_buffer_to_buffer(self._region.gpu, from_, exchange.staging, to, WORD_NBYTES)
         exchange.outputs.append(Output((), np.dtype(np.uint32), exchange.token_at))
 
@@ -152,7 +191,7 @@ class WebGpuDecoding:
             exchange = Exchange(program.staging, program.compiled, {}, {}, (), ())
             encoder = program.encoder()
             record_rows(encoder, self._row)
-            self._copy_choice(encoder, exchange)
+            self._copy_choice(encoder, exchange, self._place)
             return program.submit(program.finished(encoder, exchange))
 
     def result(self, allowed: NDArray[np.bool_] | None = None) -> ChosenToken | None:

@@ -84,7 +84,7 @@ class Exchange:
         outputs: Sequence[int],
     ) -> None:
         self._device = pool.device
-        self._compiled, self._sizes = compiled, sizes
+        self._compiled, self.sizes = compiled, sizes
         self.arrays = arrays
         self.token_at = WORD_NBYTES * (len(compiled.load) + len(compiled.launches))
         end = self.token_at + WORD_NBYTES
@@ -108,7 +108,7 @@ class Exchange:
         """Put a copy into a command buffer, or into the queue ahead of it; `place` is the region
         of the value of the device and the word it begins at."""
         there, at = place[0].gpu, place[1] * WORD_NBYTES
-        nbytes = in_words(evaluate(self._compiled.values[one.value].nbytes, self._sizes))
+        nbytes = in_words(evaluate(self._compiled.values[one.value].nbytes, self.sizes))
         if not nbytes:
             return
         if self._compiled.values[one.value].kind == "output":

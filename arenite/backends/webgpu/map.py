@@ -112,9 +112,7 @@ class Map(KernelBuilder):
         bits = node.dtype.bits
         per_word = 32 // bits
         for first in range(0, len(values), per_word):
-            word = _bits_of(values[first], bits)
-            for k, value in enumerate(values[first + 1 : first + per_word], 1):
-                word = word | (_bits_of(value, bits) << k * bits)
+            word = word_of(values[first : first + per_word], bits)
             row = ir.Name("word") * len(values) + first
             at = ir.Name("word") * (len(values) // per_word) + first // per_word
             self._store_word(name, at, word, index_expr(n_points) - row, bits, scope)
@@ -146,6 +144,14 @@ class _ShortSums(Map):
         self._row(scope)
         n_points = product([axis.size for axis in self.nest.outer])
         return self.in_stretches("row", n_points, scope.block)
+
+
+def word_of(values: Sequence[ir.Expr], bits: int) -> ir.Expr:
+    """As many elements as a word has, the first in its lowest bits."""
+    word = _bits_of(values[0], bits)
+    for k, value in enumerate(values[1:], 1):
+        word = word | (_bits_of(value, bits) << k * bits)
+    return word
 
 
 def _bits_of(value: ir.Expr, bits: int) -> ir.Expr:

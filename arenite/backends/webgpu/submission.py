@@ -51,8 +51,9 @@ def map_buffer(
         number = ffi.new("WGPUSubmissionIndex *", submission) if submission else ffi.NULL
         while not outcome:
             libf.wgpuDevicePoll(device.device._internal, bool(submission), number)
-            # A device that was lost may never call back, and has no buffer that can be read.
-            device.check_alive()
+            if not outcome:
+                # A device that was lost may never call back, and has no buffer to be read.
+                device.check_alive()
     finally:
         if not outcome:
             _unanswered.append((done, buffer))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,29 @@ def test_runs_begin_before_the_token_before_them_is_known(
     monkeypatch.setattr(executable, "next_token", noted)
     told(model, **HOT, max_tokens=8)
     assert counts == [ahead.DEPTH] * 5 + [2, 1]  # none begins that nobody would ask for
+
+
+def test_a_run_that_was_recorded_with_other_rows_is_recorded_again(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {**HOT, "max_tokens": 8}
+    wanted = told(model, **options)[2]
+    submit, n_recorded = decoding.WebGpuDecoding.start, 0
+    record = decoding.WebGpuDecoding._record
+
+    def of_other_rows(own: Any, *given: Any) -> None:
+        own._ahead = deque(one._replace(launches=b"") for one in own._ahead)
+        submit(own, *given)
+
+    def counted(own: Any, *given: Any) -> Any:
+        nonlocal n_recorded
+        n_recorded += 1
+        return record(own, *given)
+
+    monkeypatch.setattr(decoding.WebGpuDecoding, "start", of_other_rows)
+    monkeypatch.setattr(decoding.WebGpuDecoding, "_record", counted)
+    assert told(model, **options)[2] == wanted
+    assert n_recorded > 2 * options["max_tokens"]
 
 
 def test_texts_that_are_made_in_turns_are_those_made_alone(model: LanguageModel) -> None:

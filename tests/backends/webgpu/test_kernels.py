@@ -17,8 +17,10 @@ from arenite.ir import Var, buffer, constant, graph_input, make
 from arenite.ir.compose.basic import add, binary
 from arenite.ir.compose.neural import layer_norm, softmax
 from arenite.ir.dim import Dim
+from arenite.ir.graph import Graph
 from arenite.ir.node import Node
-from tests.backends.webgpu.runner import Array, executable, loaded, run, webgpu
+from arenite.pipeline import compile_graph
+from tests.backends.webgpu.runner import ON_WEBGPU, Array, executable, loaded, run, webgpu
 
 F32, F16, I32, BOOL = (BY_NAME[name] for name in ("float32", "float16", "int32", "bool"))
 
@@ -274,3 +276,35 @@ def test_threads_run_programs_of_one_device_side_by_side() -> None:
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows", "axis", "by_words"),
+    [
+        ((9, 2, 4), (3, 2, 4), 0, True),
+        ((3, 7, 6), (3, 2, 6), 1, True),
+        ((9, 5), (2, 5), 0, False),
+        ((4, 8), (4, 3), 1, False),
+    ],
+)
+def test_narrow_rows_that_are_computed_are_written_by_words_where_they_fill_them(
+    shape: tuple[int, ...], rows: tuple[int, ...], axis: int, by_words: bool
+) -> None:
+    webgpu()
+    state = make("state", name="s", shape=shape, dtype=F16)
+    given, at = x(*rows), graph_input("at", 1, (), I32)
+    new = make("cast", make("mul", given, given), dtype=F16)
+    after = make("update_slice", state, new, at, axis=axis)
+    wanted = np.zeros(shape, np.float16)
+    graph = Graph((given, at), (make("neg", after),), updates=((state, after),))
+    with compile_graph(graph, ON_WEBGPU) as program:
+        own = loaded(program)
+        [entry] = [one.entry for one in own.compiled.launches if "update" in one.name]
+        assert (not own.shaders[entry].atomic) == by_words
+        for seed, start in enumerate((0, shape[axis] - rows[axis], 1)):
+            data = numbers(*rows, seed=seed)
+            place = [slice(None)] * len(shape)
+            place[axis] = slice(start, start + rows[axis])
+            wanted[tuple(place)] = data * data
+            np.testing.assert_array_equal(program(data, np.int32(start))[0], -wanted)
+        np.testing.assert_array_equal(program.state["s"].numpy(), wanted)
