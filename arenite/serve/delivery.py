@@ -7,11 +7,10 @@ what has come for one request is handed over together: a wake-up costs more than
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
-from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from arenite.serve.stream import Chunk, Listener
@@ -24,22 +23,20 @@ class Post:
     """What the engine has made and a loop has not yet seen."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        # The loop has the post, not the other way round: it may go.
-        self._wake: Callable[..., object] = loop.call_soon_threadsafe
+        self._loop = weakref.ref(loop)  # or those that have ended would never go
         self._sent: deque[tuple[Inbox, Arrival]] = deque()
-        self._is_due = False
 
     def send(self, inbox: Inbox, arrival: Arrival) -> None:
-        """From any thread."""
+        """From the engine's thread; the loop looks at it once it is woken."""
         self._sent.append((inbox, arrival))
-        if not self._is_due:
-            self._is_due = True
+
+    def wake(self) -> None:
+        loop = self._loop()
+        if loop is not None:
             with suppress(RuntimeError):  # the loop has ended: nobody waits
-                self._wake(self._deliver)
+                loop.call_soon_threadsafe(self._deliver)
 
     def _deliver(self) -> None:
-        # First of all: what is sent from here on asks for a delivery of its own.
-        self._is_due = False
         while self._sent:
             inbox, arrival = self._sent.popleft()
             inbox.put(arrival)
@@ -50,13 +47,13 @@ class Inbox:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._post = post_of(loop)
+        self.post = post_of(loop)
         self._arrived: list[Arrival] = []
         self._waiter: asyncio.Future[None] | None = None
 
     def listener(self, number: int) -> Listener:
         """Who hears of the chunks of one text, on the engine's thread."""
-        return lambda chunk: self._post.send(self, (number, chunk))
+        return lambda chunk: self.post.send(self, (number, chunk))
 
     def put(self, arrival: Arrival) -> None:
         self._arrived.append(arrival)
@@ -72,7 +69,7 @@ class Inbox:
         return arrived
 
 
-_posts: WeakKeyDictionary[asyncio.AbstractEventLoop, Post] = WeakKeyDictionary()
+_posts: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Post] = weakref.WeakKeyDictionary()
 
 
 def post_of(loop: asyncio.AbstractEventLoop) -> Post:
