@@ -103,10 +103,10 @@ class Server:
             fields = file.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
 
-    def most_nbytes(self) -> int:
-        """The most memory that it had since it was ready."""
+    def nbytes(self, field: str = "VmRSS") -> int:
+        """Memory that it has; "VmHWM": the most that it had since it was ready."""
         with open(f"/proc/{self.process.pid}/status") as file:
-            found = re.search(r"VmHWM:\s+(\d+)", file.read())
+            found = re.search(rf"{field}:\s+(\d+)", file.read())
         assert found is not None
         return 1024 * int(found[1])
 
@@ -209,7 +209,7 @@ def print_memory(server: Server) -> None:
     found = re.search(r"^arenite_planned_bytes (\S+)", text, re.MULTILINE)
     assert status == 200
     assert found is not None
-    planned, most = float(found[1]) / MIB, server.most_nbytes() / MIB
+    planned, most = float(found[1]) / MIB, server.nbytes("VmHWM") / MIB
     print(f"our memory: {planned:.1f} MiB planned, {most:.1f} at the most, {most - planned:+.1f}")
 
 
