@@ -26,15 +26,19 @@ from bench.soak_clients import Soak
 GROWTH_NBYTES = 4 * MIB
 
 
-async def watch(server: Server, soak: Soak, seconds: float) -> list[int]:
+async def watch(server: Server, soak: Soak, slots: int, seconds: float) -> list[int]:
     """Memory of the server, every now and then, while the clients ask."""
     found: list[int] = []
+    await soak.fill(slots)
     clients = asyncio.ensure_future(soak.run(seconds))
-    every = min(30.0, seconds / 20)
+    every, n_told = min(30.0, seconds / 20), 0
     while not clients.done():
         await asyncio.wait({clients}, timeout=every)
         found.append(server.nbytes())
-        print(f"{soak.seconds():6.0f} s  {found[-1] / MIB:7.1f} MiB  {soak.told()}", flush=True)
+        print(f"{soak.seconds():6.0f} s  {found[-1] / MIB:7.1f} MiB  {soak.told()}")
+        sys.stdout.writelines(f"{problem}\n" for problem in soak.problems[n_told:])
+        sys.stdout.flush()
+        n_told = len(soak.problems)
     await clients
     return found
 
@@ -50,11 +54,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     port = free_port()
     command = our_command(port, asked.slots, asked.context, 2)
-    server = Server([*command, "--queue", "8", "--timeout", "60"], port)
+    server = Server([*command, "--queue", "8"], port)
     try:
         server.process.send_signal(signal.SIGCONT)
         soak = Soak(port, asked.seed)
-        found = asyncio.run(watch(server, soak, asked.minutes * 60))
+        found = asyncio.run(watch(server, soak, asked.slots, asked.minutes * 60))
         time.sleep(1)
         left = server.get("/stats")[1]
         print_memory(server)
@@ -67,7 +71,7 @@ def main() -> int:
         problems.append(f"memory grew by {grown / MIB:.1f} MiB")
     if '"texts":[]' not in left:
         problems.append(f"texts are left: {left[:300]}")
-    print("\n".join(problems) or "nothing lost, every error one JSON object")
+    print(*problems or ["nothing lost, every error one JSON object"], sep="\n")
     return 1 if problems else 0
 
 

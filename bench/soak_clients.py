@@ -29,7 +29,7 @@ COUNTS = {
     "lost path": 1,
 }
 MAX_PROBLEMS = 40
-PATIENCE = 120.0  # seconds for one answer
+PATIENCE = 660.0  # seconds for one answer: longer than a server has for it
 STREAM = "/v1/completions"
 WRONG: list[Any] = [
     b"",
@@ -109,6 +109,12 @@ class Soak:
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(f"{self.seconds():.0f} s, {kind}: {what}")
 
+    async def fill(self, slots: int) -> None:
+        """Have every page of the server written once: memory that was planned is then there."""
+        for text in range(2):
+            bodies = [self._endless(f"{text} {slot}") for slot in range(slots)]
+            await asyncio.gather(*map(self._patient, bodies))
+
     async def run(self, seconds: float) -> None:
         """Ask for so long, then wait until those that are at it have their answers."""
         kinds: dict[str, Callable[[], Awaitable[None]]] = {
@@ -125,6 +131,7 @@ class Soak:
         }
         for seed in range(4):
             self._expected[seed] = (await self._patient(seeded(seed, stream=False))).text()
+        self._began = time.monotonic()
         until = time.monotonic() + seconds
 
         async def client(kind: str) -> None:
@@ -207,10 +214,12 @@ class Soak:
 
     async def _million(self) -> None:
         """It goes on to the end of the context."""
-        body = {"prompt": "On and on", "max_tokens": 10**6, "ignore_eos": True, "seed": 5}
-        told = json.loads((await self._patient(body)).body)
+        told = json.loads((await self._patient(self._endless("On and on"))).body)
         if told["choices"][0]["finish_reason"] != "length":
             raise ValueError(f"it ended with {told['choices'][0]['finish_reason']!r}")
+
+    def _endless(self, prompt: str) -> dict[str, Any]:
+        return {"prompt": prompt, "max_tokens": 10**6, "ignore_eos": True}
 
     async def _huge(self) -> None:
         body = b'{"prompt": "' + b"x" * 2**25 + b'"}'

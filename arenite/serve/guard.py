@@ -37,7 +37,7 @@ PAGE_PATHS = frozenset({"/", "/memory", "/favicon.ico"})
 
 #: What is read of a body that is not wanted, at the most.
 PASS_OVER_NBYTES = 2**28
-PASS_OVER_SECONDS = 5.0
+PASS_OVER_SECONDS = 30.0
 
 _log = logging.getLogger("arenite.serve")
 
