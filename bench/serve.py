@@ -206,11 +206,14 @@ def print_memory(server: Server) -> None:
     """The most that our process had, and its plan."""
     with server:
         status, text = server.get("/metrics")
-    found = re.search(r"^arenite_planned_bytes (\S+)", text, re.MULTILINE)
     assert status == 200
-    assert found is not None
-    planned, most = float(found[1]) / MIB, server.nbytes("VmHWM") / MIB
-    print(f"our memory: {planned:.1f} MiB planned, {most:.1f} at the most, {most - planned:+.1f}")
+    told = dict(re.findall(r"^arenite_(planned|program)_bytes (\S+)", text, re.MULTILINE))
+    planned, program = (float(told[name]) / MIB for name in ("planned", "program"))
+    most = server.nbytes("VmHWM") / MIB
+    print(
+        f"our memory, MiB: {planned:.1f} planned, {program:.1f} of the server itself, at the most "
+        f"{most:.1f}: {most - planned - program:+.1f}"
+    )
 
 
 HEAD = """
