@@ -12,6 +12,7 @@ import typer
 from arenite.cli import language, onnx, output, texts
 from arenite.cli.options import AnyModelName, Loading, option, spread
 from arenite.device.allocator import readable_nbytes
+from arenite.device.cpu import share_heap
 from arenite.errors import InvalidArgument, NotSupported
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def serve(
         from arenite.serve import server
         from arenite.serve.app import app_of
         from arenite.serve.guard import Rules
+        from arenite.serve.served import resident_nbytes
     except ModuleNotFoundError as error:
         raise NotSupported(
             f"serving needs the package {error.name}: pip install 'arenite[serve]'"
@@ -86,16 +88,22 @@ def serve(
     )
     server.check_exposure(host, rules, open_to_all=open_to_all)
     logging.getLogger("arenite.serve").setLevel(logging.INFO)
+    share_heap()
+    program_nbytes = resident_nbytes()
     with server.bound_socket(host, port) as bound:
         path = language.obtain(model, loading.offline)
         title = language.title(model, path)
         served = _served(path, name or title, loading, dim, slots, queue, max_body)
+        served.program_nbytes = program_nbytes
         with served:
             place = f"http://{_shown(host)}:{bound.getsockname()[1]}"
 
             def ready() -> None:
-                nbytes = readable_nbytes(served.plan.total_nbytes)
-                output.note(f"{served.name} is served at {place} in {nbytes}; Ctrl-C ends it")
+                model, program = map(readable_nbytes, (served.plan.total_nbytes, program_nbytes))
+                output.note(
+                    f"{served.name} is served at {place} in {model}, beside {program} of the "
+                    "server itself; Ctrl-C ends it"
+                )
 
             server.run(app_of(served, rules), bound, on_ready=ready)
     return output.EXIT_DONE

@@ -219,11 +219,23 @@ def drop_pages_at(address: int, nbytes: int) -> None:
         )
 
 
+#: glibc's number of the option; other C libraries with a `mallopt` pass over what they don't know.
+M_ARENA_MAX = -8
+
+
 def give_back_heap() -> None:
     """Let the system have what the C library was given back and keeps for later."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other C libraries have none
     if trim is not None:
         trim(0)
+
+
+def share_heap() -> None:
+    """All threads begun from now on take from one heap: with one for each, what a thread has used
+    once stays with it, also when it does nothing any more."""
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(M_ARENA_MAX, 1)
 
 
 def _checked_cap(cap_nbytes: int) -> int:

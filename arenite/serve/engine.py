@@ -41,7 +41,7 @@ from arenite.program.closing import Closing
 from arenite.serve.batch import Batch, Text
 from arenite.serve.settings import DEFAULT_SLOTS, EngineSettings
 from arenite.serve.stats import Counts, EngineStats, SlotStats
-from arenite.serve.stream import Chunk, Listener, Stream
+from arenite.serve.stream import Chunk, Listener, Stream, Waker, hand_out, nobody
 
 if TYPE_CHECKING:
     from arenite.fetch.source import OnProgress
@@ -141,11 +141,13 @@ class Engine(Closing):
         *,
         logprobs: int | None = None,
         listener: Listener | None = None,
+        waker: Waker = nobody,
         **sampling: Unpack[SamplingOptions],
     ) -> Stream:
         """Text that goes on from a prompt; for options see `Sampling`. `logprobs`: with the
         logarithm of each token's probability, and those of so many of the likeliest. A `listener`
-        is called with each chunk, on the engine's thread, and nothing is left to iterate over."""
+        is called with each chunk, on the engine's thread, and nothing is left to iterate over; the
+        `waker` after it, once for all listeners of a step that share it."""
         given = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
         tokens = prompt_tokens(given, self.context)
         n_known = self.file.description.n_tokens
@@ -157,7 +159,7 @@ class Engine(Closing):
         chosen = Sampling(**sampling)
         continuation = Continuation([*tokens], chosen, self.tokenizer, self.context)
         text = Text(continuation, self._most_tokens(tokens, chosen), self.settings.pool.page)
-        stream = Stream(tokens, listener)
+        stream = Stream(tokens, listener, waker)
         with self._changed:
             self._check_open()
             if len(self._active) + len(self._waiting) >= self.settings.slots + self.queue:
@@ -302,7 +304,8 @@ class Engine(Closing):
             return
         read = sum(text.n_read - text.n_reused for text in self.batch.texts) - before
         n_written = sum(self._active[text].first_token is not None for text, _ in ready)
-        n_made, begun = 0, []
+        made: list[tuple[Stream, Chunk | BaseException]] = []
+        begun = []
         for text, logits in ready:
             request = self._active[text]
             if request.first_token is None:
@@ -313,17 +316,17 @@ class Engine(Closing):
             except Exception as error:  # of this text alone: a grammar that leads nowhere
                 counts.n_failed += 1
                 self._release(request)
-                request.stream.put(error)
+                made.append((request.stream, error))
                 continue
-            n_made += 1
             if chunk.finish:
                 counts.n_finished += 1
                 self._release(request)
-            request.stream.put(chunk)
+            made.append((request.stream, chunk))
         with self._changed:
-            counts.stepped(read - n_written, n_made)
+            counts.stepped(read - n_written, sum(isinstance(one, Chunk) for _, one in made))
             for request in begun:
                 counts.begun(request.stats())
+        hand_out(made)
         self._profile()
 
     def _chunk(self, request: Request, logits: NDArray[np.float32]) -> Chunk:
@@ -344,7 +347,8 @@ class Engine(Closing):
         else:
             self._waiting.remove(request)
         text = request.text.continuation.end("cancelled")
-        request.stream.put(Chunk(None, text, finish="cancelled", stats=request.stats()))
+        last = Chunk(None, text, finish="cancelled", stats=request.stats())
+        hand_out([(request.stream, last)])
 
     def _release(self, request: Request) -> None:
         with self._changed:
@@ -359,8 +363,7 @@ class Engine(Closing):
             self.batch.forget()
             self.executable.reset()
         self._counts.n_failed += len(failed)
-        for request in failed:
-            request.stream.put(error)
+        hand_out([(request.stream, error) for request in failed])
 
     def _profile(self) -> None:
         with self._changed:
@@ -375,7 +378,8 @@ class Engine(Closing):
         with self._changed:
             for request in [*self._active.values(), *self._waiting]:
                 if self._failure is not None:
-                    request.stream.put(RunFailed(f"the engine has failed: {self._failure}"))
+                    error = RunFailed(f"the engine has failed: {self._failure}")
+                    hand_out([(request.stream, error)])
                 else:
                     self._end(request)
             for one in self._profiles:

@@ -15,6 +15,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,10 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 OPEN_PATHS = frozenset({"/health", "/ready", "/v2/health/live", "/v2/health/ready"})
 #: What is shown to all: the page, which asks for the rest with a key, and the plan.
 PAGE_PATHS = frozenset({"/", "/memory", "/favicon.ico"})
+
+#: What is read of a body that is not wanted, at the most.
+PASS_OVER_NBYTES = 2**28
+PASS_OVER_SECONDS = 30.0
 
 _log = logging.getLogger("arenite.serve")
 
@@ -67,7 +72,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(scope, send, self._cors(scope))
+        exchange = Exchange(scope, receive, send, self._cors(scope))
         scope["app"] = self  # then the router raises what it finds wrong
         try:
             self._check(scope)
@@ -75,7 +80,7 @@ class Guard:
                 await exchange.answer(204, b"")
             else:
                 async with asyncio.timeout(self._rules.timeout):
-                    await self._app(scope, receive, exchange.send)
+                    await self._app(scope, exchange.receive, exchange.send)
         except ApiError as problem:
             await self._tell(exchange, problem)
         except AreniteError as problem:
@@ -192,7 +197,9 @@ def _routing_error(problem: HTTPException, exchange: Exchange) -> ApiError:
 class Exchange:
     """One request and the answer to it."""
 
-    def __init__(self, scope: Message, send: Send, cors: list[tuple[bytes, bytes]]) -> None:
+    def __init__(
+        self, scope: Message, receive: Receive, send: Send, cors: list[tuple[bytes, bytes]]
+    ) -> None:
         self.id = secrets.token_hex(8)
         self.method: str = scope["method"]
         self.path: str = scope["path"]
@@ -200,7 +207,13 @@ class Exchange:
         self.status: int | None = None
         self.problem = ""
         self.cors = cors
-        self._send = send
+        self._receive, self._send = receive, send
+        self._is_read = False  # all that the client sent
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._is_read = not message.get("more_body", False)
+        return message
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -224,4 +237,15 @@ class Exchange:
                 "headers": [*(headers or ()), length],
             }
         )
-        await self._send({"type": "http.response.body", "body": content})
+        await self._send({"type": "http.response.body", "body": content, "more_body": True})
+        await self._pass_over()
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _pass_over(self) -> None:
+        """Read what is left of a request that nobody wants: a client that still sends while its
+        connection is closed never sees the answer."""
+        n_read = 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PASS_OVER_SECONDS):
+                while not self._is_read and n_read < PASS_OVER_NBYTES:
+                    n_read += len((await self.receive()).get("body", b""))

@@ -15,14 +15,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from arenite import __version__
 from arenite.serve import texts
 from arenite.serve.bodies import ApiError, Body
-from arenite.serve.connection import until_gone
-from arenite.serve.texts import Answer, TextRequest
+from arenite.serve.connection import StreamedResponse, until_gone
+from arenite.serve.texts import Answers, TextRequest
 from arenite.serve.tool_calls import CallReader, ToolCall
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class Ollama:
     async def _respond(self, request: Request, body: Body, reply: Talk | Story) -> Response:
         await asyncio.to_thread(reply.begin, asyncio.get_running_loop())
         if body.flag("stream", usual=True):
-            return StreamingResponse(_lines(reply), media_type="application/x-ndjson")
+            return StreamedResponse(_lines(reply), reply.cancel, "application/x-ndjson")
         whole = await until_gone(request, reply.whole(), reply.cancel)
         return JSONResponse(whole)
 
@@ -199,15 +199,15 @@ class Story:
     def __init__(self, served: ServedText, request: TextRequest) -> None:
         self.served = served
         self.request = request
-        self.answer: Answer | None = None
+        self.answers: Answers | None = None
         self.started = time.perf_counter_ns()
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.answer = Answer(self.served.engine, self.request, 0, loop)
+        self.answers = Answers(self.served.engine, [self.request], loop)
 
     def cancel(self) -> None:
-        if self.answer is not None:
-            self.answer.cancel()
+        if self.answers is not None:
+            self.answers.cancel()
 
     def content(self, text: str, calls: list[ToolCall]) -> dict[str, Any]:
         """What this kind of answer calls its text."""
@@ -215,19 +215,20 @@ class Story:
 
     async def parts(self) -> AsyncIterator[dict[str, Any]]:
         """The answer as it comes; the last part has what it took."""
-        assert self.answer is not None
+        assert self.answers is not None
         tools = self.request.tools
         reader = None if tools is None else CallReader(tools)
-        async for piece in self.answer.chunks():
-            text = piece.text if reader is None else reader.push(piece.text)
-            calls: list[ToolCall] = []
-            if piece.finish is not None and reader is not None:
-                rest, calls = reader.finish()
-                text += rest
-            if text or calls:
-                yield self.object(text, calls) | {"done": False}
-            if piece.finish is not None:
-                yield self.object("", []) | self.end(piece)
+        while self.answers.n_open:
+            for _, piece in await self.answers.take():
+                text = piece.text if reader is None else reader.push(piece.text)
+                calls: list[ToolCall] = []
+                if piece.finish is not None and reader is not None:
+                    rest, calls = reader.finish()
+                    text += rest
+                if text or calls:
+                    yield self.object(text, calls) | {"done": False}
+                if piece.finish is not None:
+                    yield self.object("", []) | self.end(piece)
 
     async def whole(self) -> dict[str, Any]:
         """All of it in one object."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,7 +100,7 @@ class OpenAi:
             SAMPLING,
             stop=body.texts("stop", texts.MAX_STOPS),
             max_tokens=_max_tokens(body),
-            logit_bias=_biases(body),
+            logit_bias=self._biases(body),
             json_schema=None if grammar else _schema(body),
             grammar=grammar or body.get("grammar"),
             regex=body.get("regex"),
@@ -132,13 +133,27 @@ class OpenAi:
             SAMPLING,
             stop=body.texts("stop", texts.MAX_STOPS),
             max_tokens=_max_tokens(body) or USUAL_COMPLETION,
-            logit_bias=_biases(body),
+            logit_bias=self._biases(body),
             json_schema=_schema(body),
             grammar=body.get("grammar"),
             regex=body.get("regex"),
         )
         n_logprobs = body.whole("logprobs", 0, texts.MAX_TOP_LOGPROBS)
         return [TextRequest(prompt, sampling, n_answers, n_logprobs) for prompt in prompts]
+
+    def _biases(self, body: Body) -> dict[int, float]:
+        """What is added to logits; with `ignore_eos`, as llama.cpp's server and vLLM know it, no
+        token ends the text."""
+        found = {}
+        given = body.object("logit_bias") or Body({})
+        for token in given.plain():
+            if not token.isdecimal() or len(token) > 10:
+                raise given.wrong(token, "the number of a token as its name")
+            bias = given.number(token, -100, 100)
+            found[int(token)] = 0.0 if bias is None else bias
+        if body.flag("ignore_eos"):
+            found |= dict.fromkeys(self.served.tokenizer.end_tokens, -math.inf)
+        return found
 
     # Embeddings.
 
@@ -174,19 +189,6 @@ def _chat_logprobs(body: Body) -> int | None:
             raise body.wrong("top_logprobs", "logprobs beside it, true,")
         return None
     return count or 0
-
-
-def _biases(body: Body) -> dict[int, float] | None:
-    given = body.object("logit_bias")
-    if given is None:
-        return None
-    found = {}
-    for token in given.plain():
-        if not token.isdecimal() or len(token) > 10:
-            raise given.wrong(token, "the number of a token as its name")
-        bias = given.number(token, -100, 100)
-        found[int(token)] = 0.0 if bias is None else bias
-    return found
 
 
 def _schema(body: Body) -> Any:

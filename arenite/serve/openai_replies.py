@@ -10,19 +10,22 @@ import json
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 
 from arenite.serve import texts
 from arenite.serve.bodies import ApiError, Body
-from arenite.serve.connection import until_gone
-from arenite.serve.texts import Answer, TextRequest, TokenChoice
+from arenite.serve.connection import StreamedResponse, until_gone
+from arenite.serve.texts import Answers, TextRequest, TokenChoice
 from arenite.serve.tool_calls import CallReader, ToolCall
 
 if TYPE_CHECKING:
+    from arenite.generate.continuation import Finish
+    from arenite.generate.tokenizer import Tokenizer
     from arenite.serve.served import ServedText
     from arenite.serve.stream import Chunk
 
@@ -60,29 +63,31 @@ class Reply(ABC):
         self.body = body
         self.id = f"{self.prefix}-{secrets.token_hex(12)}"
         self.created = int(time.time())
-        self.answers: list[tuple[TextRequest, Answer]] = []
-        self.n_prompt = self.n_reused = self.n_made = 0
+        self.answers: Answers | None = None
+        self.n_reused = self.n_made = 0
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Hand all answers to the engine; ApiError, and nothing begun, where they don't fit."""
-        try:
-            for request in self.requests:
-                for answer in texts.answers(self.served.engine, request, loop):
-                    self.answers.append((request, answer))
-        except BaseException:
-            self.cancel()
-            raise
+        self.answers = Answers(self.served.engine, self.requests, loop)
 
     def cancel(self) -> None:
-        for _, answer in self.answers:
-            answer.cancel()
+        if self.answers is not None:
+            self.answers.cancel()
 
-    def count(self, piece: Chunk) -> None:
-        """What the answers took, told by each one's last piece."""
-        if piece.stats is not None:
-            self.n_prompt += piece.stats.prompt_tokens
-            self.n_reused += piece.stats.reused_tokens
-            self.n_made += piece.stats.generated_tokens
+    async def take(self) -> list[tuple[int, Chunk]]:
+        """What has come of the answers; what they took is told by each one's last chunk."""
+        assert self.answers is not None
+        arrived = await self.answers.take()
+        for _, chunk in arrived:
+            if chunk.stats is not None:
+                self.n_reused += chunk.stats.reused_tokens
+                self.n_made += chunk.stats.generated_tokens
+        return arrived
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more is to come."""
+        return self.answers is not None and self.answers.n_open > 0
 
     def usage(self) -> dict[str, Any]:
         # Answers to one prompt read it once.
@@ -104,53 +109,176 @@ class Reply(ABC):
             **more,
         }
 
+    def choices(self) -> list[Choice]:
+        """One for each answer."""
+        assert self.answers is not None
+        return [self.choice(*one) for one in enumerate(self.answers.requests)]
+
     async def whole(self) -> dict[str, Any]:
         """All answers in one object."""
-        parts = (self.choice(at, *both) for at, both in enumerate(self.answers))
-        choices = await asyncio.gather(*parts)
-        return self.object(self.kind, list(choices), usage=self.usage())
+        choices = self.choices()
+        made: list[list[Chunk]] = [[] for _ in choices]
+        while self.is_open:
+            for number, chunk in await self.take():
+                made[number].append(chunk)
+        told = [choice.whole(chunks) for choice, chunks in zip(choices, made, strict=True)]
+        return self.object(self.kind, told, usage=self.usage())
 
-    async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """The answers as they come, in pieces of one choice each."""
-        queue: asyncio.Queue[dict[str, Any] | BaseException | None] = asyncio.Queue()
+    async def events(self) -> AsyncIterator[bytes]:
+        """The answers as they come, an event for each piece of a choice; those that came together
+        are one piece of the body."""
+        more: dict[str, Any] = {"usage": None} if self.tells_usage else {}
+        # All that stands around a choice is the same in every event.
+        around = _json(self.object(self.chunk_kind, [], **more))
+        start, end = (b"data: " + around + b"\n\n").split(b'"choices":[]')
 
-        async def follow(index: int, request: TextRequest, answer: Answer) -> None:
-            try:
-                async for choice in self.deltas(index, request, answer):
-                    queue.put_nowait(choice)
-            except Exception as error:
-                queue.put_nowait(error)
-            else:
-                queue.put_nowait(None)
+        def lines(deltas: Iterable[dict[str, Any]]) -> bytes:
+            return b"".join(b'%b"choices":[%b]%b' % (start, _json(delta), end) for delta in deltas)
 
-        tasks = [asyncio.ensure_future(follow(at, *both)) for at, both in enumerate(self.answers)]
+        choices = self.choices()
+        if begun := lines(delta for choice in choices for delta in choice.begin()):
+            yield begun
         try:
-            n_open = len(tasks)
-            while n_open:
-                arrived = await queue.get()
-                if isinstance(arrived, BaseException):
-                    raise arrived
-                if arrived is None:
-                    n_open -= 1
-                else:
-                    more: dict[str, Any] = {"usage": None} if self.tells_usage else {}
-                    yield self.object(self.chunk_kind, [arrived], **more)
+            while self.is_open:
+                arrived = await self.take()
+                parts = [choices[number].push(chunk) for number, chunk in arrived]
+                if any(parts):
+                    yield lines(delta for deltas in parts for delta in deltas)
             if self.tells_usage:
-                yield self.object(self.chunk_kind, [], usage=self.usage())
+                told = self.object(self.chunk_kind, [], usage=self.usage())
+                yield b"data: " + _json(told) + b"\n\n"
+        except ApiError as problem:
+            yield b"data: " + _json(error_body(problem)) + b"\n\n"
         finally:
-            for task in tasks:
-                task.cancel()
             self.cancel()
+        yield b"data: [DONE]\n\n"
 
     @abstractmethod
-    async def choice(self, index: int, request: TextRequest, answer: Answer) -> dict[str, Any]:
-        """One answer, whole."""
+    def choice(self, index: int, request: TextRequest) -> Choice:
+        """How one answer is told."""
+
+
+class Choice(ABC):
+    """One answer in the words of its API: piece by piece, or whole."""
+
+    def __init__(self, index: int, request: TextRequest, tokenizer: Tokenizer) -> None:
+        self.index, self.request, self.tokenizer = index, request, tokenizer
+
+    def tokens(self, chunk: Chunk) -> list[TokenChoice]:
+        """The likelihoods of a chunk's token, where they were asked for."""
+        return texts.choices_of(chunk, self.tokenizer.token_bytes)
+
+    def begin(self) -> list[dict[str, Any]]:
+        """What is told before anything was made."""
+        return []
 
     @abstractmethod
-    def deltas(
-        self, index: int, request: TextRequest, answer: Answer
-    ) -> AsyncIterator[dict[str, Any]]:
-        """One answer as it comes."""
+    def push(self, chunk: Chunk) -> list[dict[str, Any]]:
+        """What a chunk adds."""
+
+    @abstractmethod
+    def whole(self, chunks: Sequence[Chunk]) -> dict[str, Any]:
+        """All of it."""
+
+
+class ChatChoice(Choice):
+    """An answer to a conversation."""
+
+    def __init__(self, index: int, request: TextRequest, tokenizer: Tokenizer) -> None:
+        super().__init__(index, request, tokenizer)
+        self._reader = None if request.tools is None else CallReader(request.tools)
+
+    def begin(self) -> list[dict[str, Any]]:
+        return [self._delta({"role": "assistant", "content": ""})]
+
+    def push(self, chunk: Chunk) -> list[dict[str, Any]]:
+        text, calls = self._text(chunk)
+        chosen = self.tokens(chunk)
+        deltas = [self._delta({"content": text}, chosen=chosen)] if text or chosen else []
+        if calls:
+            told = [{"index": n, **_call(call)} for n, call in enumerate(calls)]
+            deltas.append(self._delta({"tool_calls": told}))
+        if chunk.finish is not None:
+            deltas.append(self._delta({}, "tool_calls" if calls else FINISH[chunk.finish]))
+        return deltas
+
+    def _text(self, chunk: Chunk) -> tuple[str, list[ToolCall]]:
+        """What may be shown with a chunk; with the last one, the calls."""
+        if self._reader is None:
+            return chunk.text, []
+        text = self._reader.push(chunk.text)
+        if chunk.finish is None:
+            return text, []
+        rest, calls = self._reader.finish()
+        return text + rest, calls
+
+    def _delta(
+        self,
+        content: dict[str, Any],
+        finish: str | None = None,
+        chosen: Iterable[TokenChoice] = (),
+    ) -> dict[str, Any]:
+        told = _chat_choices(chosen) if self.request.n_logprobs is not None else None
+        return {"index": self.index, "delta": content, "logprobs": told, "finish_reason": finish}
+
+    def whole(self, chunks: Sequence[Chunk]) -> dict[str, Any]:
+        parts = [self._text(chunk) for chunk in chunks]
+        text = "".join(text for text, _ in parts)
+        calls = [call for _, calls in parts for call in calls]
+        finish = FINISH[chunks[-1].finish or "stop"]
+        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+        if calls:
+            message |= {"content": text or None, "tool_calls": [_call(call) for call in calls]}
+            finish = "tool_calls"
+        told = None
+        if self.request.n_logprobs is not None:
+            told = _chat_choices(choice for chunk in chunks for choice in self.tokens(chunk))
+        return {"index": self.index, "message": message, "logprobs": told, "finish_reason": finish}
+
+
+class CompletionChoice(Choice):
+    """A text that goes on from a prompt, which may be told before it."""
+
+    def __init__(
+        self, index: int, request: TextRequest, tokenizer: Tokenizer, *, echo: bool
+    ) -> None:
+        super().__init__(index, request, tokenizer)
+        self._echoed = tokenizer.decode(request.tokens) if echo else ""
+        self._n_told = len(self._echoed)
+
+    def begin(self) -> list[dict[str, Any]]:
+        return [self._part(self._echoed, None, None)] if self._echoed else []
+
+    def push(self, chunk: Chunk) -> list[dict[str, Any]]:
+        told = self._told([chunk], self._n_told)
+        self._n_told += len(chunk.text)
+        return [self._part(chunk.text, told, chunk.finish)]
+
+    def whole(self, chunks: Sequence[Chunk]) -> dict[str, Any]:
+        text = self._echoed + "".join(chunk.text for chunk in chunks)
+        return self._part(text, self._told(chunks, len(self._echoed)), chunks[-1].finish)
+
+    def _part(
+        self, text: str, told: dict[str, Any] | None, finish: Finish | None
+    ) -> dict[str, Any]:
+        reason = None if finish is None else FINISH[finish]
+        return {"index": self.index, "text": text, "logprobs": told, "finish_reason": reason}
+
+    def _told(self, chunks: Sequence[Chunk], offset: int) -> dict[str, Any] | None:
+        """The likelihoods of tokens, in the columns that completions have them in."""
+        if self.request.n_logprobs is None:
+            return None
+        chosen = [choice for chunk in chunks for choice in self.tokens(chunk)]
+        tokens = [_text(choice.content) for choice in chosen]
+        return {
+            "tokens": tokens,
+            "token_logprobs": [choice.logprob for choice in chosen],
+            "top_logprobs": [
+                {_text(other.content): other.logprob for other in choice.likeliest}
+                for choice in chosen
+            ],
+            "text_offset": [*accumulate(map(len, tokens[:-1]), initial=offset)] if tokens else [],
+        }
 
 
 class ChatReply(Reply):
@@ -158,58 +286,8 @@ class ChatReply(Reply):
 
     kind, chunk_kind, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl"
 
-    async def choice(self, index: int, request: TextRequest, answer: Answer) -> dict[str, Any]:
-        reader = None if request.tools is None else CallReader(request.tools)
-        text, finish = "", "stop"
-        chosen: list[TokenChoice] = []
-        calls: list[ToolCall] = []
-        async for piece in answer.chunks():
-            self.count(piece)
-            text += piece.text if reader is None else reader.push(piece.text)
-            chosen += answer.choices(piece)
-            finish = FINISH[piece.finish or "stop"]
-        if reader is not None:
-            rest, calls = reader.finish()
-            text += rest
-        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
-        if calls:
-            message |= {"content": text or None, "tool_calls": [_call(call) for call in calls]}
-            finish = "tool_calls"
-        return {
-            "index": index,
-            "message": message,
-            "logprobs": _chat_choices(chosen) if request.n_logprobs is not None else None,
-            "finish_reason": finish,
-        }
-
-    async def deltas(
-        self, index: int, request: TextRequest, answer: Answer
-    ) -> AsyncIterator[dict[str, Any]]:
-        def delta(
-            content: dict[str, Any], finish: str | None = None, chosen: Iterable[TokenChoice] = ()
-        ) -> dict[str, Any]:
-            told = _chat_choices(chosen) if request.n_logprobs is not None else None
-            return {"index": index, "delta": content, "logprobs": told, "finish_reason": finish}
-
-        reader = None if request.tools is None else CallReader(request.tools)
-        yield delta({"role": "assistant", "content": ""})
-        calls: list[ToolCall] = []
-        finish = "stop"
-        async for piece in answer.chunks():
-            self.count(piece)
-            text = piece.text if reader is None else reader.push(piece.text)
-            if piece.finish is not None:
-                finish = FINISH[piece.finish]
-                if reader is not None:
-                    rest, calls = reader.finish()
-                    text += rest
-            chosen = answer.choices(piece)
-            if text or chosen:
-                yield delta({"content": text}, chosen=chosen)
-        if calls:
-            finish = "tool_calls"
-            yield delta({"tool_calls": [{"index": n, **_call(c)} for n, c in enumerate(calls)]})
-        yield delta({}, finish)
+    def choice(self, index: int, request: TextRequest) -> Choice:
+        return ChatChoice(index, request, self.served.tokenizer)
 
 
 class CompletionReply(Reply):
@@ -217,76 +295,8 @@ class CompletionReply(Reply):
 
     kind, chunk_kind, prefix = "text_completion", "text_completion", "cmpl"
 
-    async def choice(self, index: int, request: TextRequest, answer: Answer) -> dict[str, Any]:
-        text = self._echo(request)
-        told = Told(len(text), request.n_logprobs)
-        finish = "stop"
-        async for piece in answer.chunks():
-            self.count(piece)
-            text += piece.text
-            told.add(answer.choices(piece))
-            finish = FINISH[piece.finish or "stop"]
-        return {
-            "index": index,
-            "text": text,
-            "logprobs": told.object(),
-            "finish_reason": finish,
-        }
-
-    async def deltas(
-        self, index: int, request: TextRequest, answer: Answer
-    ) -> AsyncIterator[dict[str, Any]]:
-        echoed = self._echo(request)
-        if echoed:
-            yield {"index": index, "text": echoed, "logprobs": None, "finish_reason": None}
-        at = len(echoed)
-        async for piece in answer.chunks():
-            self.count(piece)
-            told = Told(at, request.n_logprobs)
-            told.add(answer.choices(piece))
-            at += len(piece.text)
-            finish = None if piece.finish is None else FINISH[piece.finish]
-            yield {
-                "index": index,
-                "text": piece.text,
-                "logprobs": told.object(),
-                "finish_reason": finish,
-            }
-
-    def _echo(self, request: TextRequest) -> str:
-        if not self.body.flag("echo"):
-            return ""
-        return self.served.tokenizer.decode(request.tokens)
-
-
-class Told:
-    """The likelihoods of tokens, in the columns that completions have them in."""
-
-    def __init__(self, offset: int, n_logprobs: int | None) -> None:
-        self._offset = offset
-        self._n_logprobs = n_logprobs
-        self._chosen: list[TokenChoice] = []
-
-    def add(self, chosen: Iterable[TokenChoice]) -> None:
-        self._chosen += chosen
-
-    def object(self) -> dict[str, Any] | None:
-        if self._n_logprobs is None:
-            return None
-        tokens = [_text(choice.content) for choice in self._chosen]
-        offsets, at = [], self._offset
-        for token in tokens:
-            offsets.append(at)
-            at += len(token)
-        return {
-            "tokens": tokens,
-            "token_logprobs": [choice.logprob for choice in self._chosen],
-            "top_logprobs": [
-                {_text(other.content): other.logprob for other in choice.likeliest}
-                for choice in self._chosen
-            ],
-            "text_offset": offsets,
-        }
+    def choice(self, index: int, request: TextRequest) -> Choice:
+        return CompletionChoice(index, request, self.served.tokenizer, echo=self.body.flag("echo"))
 
 
 async def respond(request: Request, reply: Reply, body: Body) -> Response:
@@ -296,21 +306,15 @@ async def respond(request: Request, reply: Reply, body: Body) -> Response:
     if not streams:
         whole = await until_gone(request, reply.whole(), reply.cancel)
         return JSONResponse(whole)
-    return StreamingResponse(_lines(reply), media_type="text/event-stream",
-                             headers={"Cache-Control": "no-store"})  # fmt: skip
+    return StreamedResponse(reply.events(), reply.cancel, "text/event-stream")
 
 
-async def _lines(reply: Reply) -> AsyncIterator[bytes]:
-    try:
-        async for event in reply.events():
-            yield b"data: " + _json(event) + b"\n\n"
-    except ApiError as problem:
-        yield b"data: " + _json(error_body(problem)) + b"\n\n"
-    yield b"data: [DONE]\n\n"
+#: Made once: `json.dumps` makes one for each call that is not the plainest.
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return _encoder.encode(value).encode()
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

@@ -47,6 +47,8 @@ class Served(Closing):
         self.name = name
         self.created = int(time.time())
         self.max_body = max_body
+        #: What the process had before the model: Python and the server's own code. 0: not known.
+        self.program_nbytes = 0
         self._began = time.monotonic()
 
     @property
@@ -62,6 +64,7 @@ class Served(Closing):
         """What goes up and down, and what only grows."""
         return {
             "planned_bytes": ("Memory that was planned.", self.plan.total_nbytes),
+            "program_bytes": ("Memory before the model was loaded.", self.program_nbytes),
             "resident_bytes": ("Memory of the process.", resident_nbytes()),
         }, {}
 

@@ -16,13 +16,14 @@ import uvicorn
 
 from arenite.errors import InvalidArgument
 from arenite.serve.guard import App, Rules
+from arenite.serve.protocol import MAX_HEAD_NBYTES, Protocol
 
 #: Seconds that running requests have to finish once the server is told to end.
 GRACE_SECONDS = 10
 #: Seconds a connection may be silent between two requests.
 KEEP_ALIVE_SECONDS = 30
-#: Connections at once; what is over it is told to come back.
-MAX_CONNECTIONS = 1024
+#: Seconds in which a client takes nothing of what it is sent, after which it counts as gone.
+STALL_SECONDS = 120
 
 
 def is_loopback(host: str) -> bool:
@@ -48,6 +49,9 @@ def bound_socket(host: str, port: int) -> socket.socket:
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections have what their listener has
+            milliseconds = STALL_SECONDS * 1000
+            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
         bound.bind((host, port))
         bound.listen(128)
     except (OSError, OverflowError) as error:
@@ -59,23 +63,26 @@ def bound_socket(host: str, port: int) -> socket.socket:
     return bound
 
 
-def run(app: App, bound: socket.socket, *, on_ready: Callable[[], None] = lambda: None) -> None:
-    """Serve until SIGINT or SIGTERM."""
-    config = uvicorn.Config(
+def config_of(app: App) -> uvicorn.Config:
+    """How the app is served."""
+    return uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
         lifespan="off",
         server_header=False,
-        limit_concurrency=MAX_CONNECTIONS,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
-        h11_max_incomplete_event_size=64 * 1024,
-        http="h11",
+        h11_max_incomplete_event_size=MAX_HEAD_NBYTES,
+        http=Protocol,
         ws="none",
     )
+
+
+def run(app: App, bound: socket.socket, *, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Serve until SIGINT or SIGTERM."""
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    server = _Server(config, on_ready)
+    server = _Server(config_of(app), on_ready)
     with suppress(KeyboardInterrupt):  # which comes again once all is closed
         server.run(sockets=[bound])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TypeAlias
@@ -29,13 +29,22 @@ class Chunk:
 
 #: Hears of each chunk, or of the error that ends a stream, on the engine's thread: be quick.
 Listener: TypeAlias = Callable[[Chunk | BaseException], object]
+#: Wakes who waits for what listeners have heard: a thread is woken once a step, not once a chunk.
+Waker: TypeAlias = Callable[[], object]
+
+
+def nobody() -> None:
+    """The waker of those who need none."""
 
 
 class Stream:
     """Iterate for its chunks, once; or give `submit` a listener. `cancel()` from any thread."""
 
-    def __init__(self, prompt: list[int], listener: Listener | None = None) -> None:
+    def __init__(
+        self, prompt: list[int], listener: Listener | None = None, waker: Waker = nobody
+    ) -> None:
         self.prompt = tuple(prompt)
+        self.waker = waker
         self._queue: SimpleQueue[Chunk | BaseException] = SimpleQueue()
         self._put: Listener = listener or self._queue.put
         self._is_cancelled = False
@@ -74,3 +83,11 @@ class Stream:
     def text(self) -> str:
         """All of the text, once it is there."""
         return "".join(chunk.text for chunk in self)
+
+
+def hand_out(made: Sequence[tuple[Stream, Chunk | BaseException]]) -> None:
+    """For the engine: what it has made goes to the streams, and then those are woken who wait."""
+    for stream, chunk in made:
+        stream.put(chunk)
+    for wake in {stream.waker for stream, _ in made}:
+        wake()

@@ -1,25 +1,25 @@
 """Texts: what the APIs that make text share, from a client's fields to the pieces of an answer.
 
-In: a checked body. Out: a `TextRequest` for the engine, and `Answer`s: texts in the making as the
-event loop sees them. An answer that nobody reads any more gives its place up.
+In: a checked body. Out: a `TextRequest` for the engine, and `Answers`: texts in the making as the
+event loop sees them. Those that nobody reads any more give their places up.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arenite.errors import AreniteError, Busy
 from arenite.generate.sampling import MAX_SEED, Sampling
 from arenite.serve.bodies import ApiError, Body, api_error
+from arenite.serve.delivery import Inbox
 from arenite.serve.tool_calls import ToolStyle, style_of
 
 if TYPE_CHECKING:
     from arenite.serve.engine import Engine
-    from arenite.serve.stream import Chunk
+    from arenite.serve.stream import Chunk, Stream
 
 MAX_MESSAGES = 4096
 MAX_STOPS = 16
@@ -48,71 +48,73 @@ class TokenChoice(NamedTuple):
     likeliest: tuple[TokenChoice, ...] = ()
 
 
-class Answer:
-    """A text in the making, as the event loop sees it."""
+class Answers:
+    """The texts of one request in the making, as the event loop sees them: all of them, or none
+    where one does not fit."""
 
     def __init__(
-        self, engine: Engine, request: TextRequest, number: int, loop: asyncio.AbstractEventLoop
+        self, engine: Engine, requests: Sequence[TextRequest], loop: asyncio.AbstractEventLoop
     ) -> None:
-        self._arrived: asyncio.Queue[Chunk | BaseException] = asyncio.Queue()
-        self._token_bytes = engine.tokenizer.token_bytes
+        self._inbox = Inbox(loop)
+        #: What each answer was asked for with.
+        self.requests = [one for one in requests for _ in range(one.n_answers)]
+        self._streams: list[Stream] = []
+        try:
+            for request in requests:
+                for number in range(request.n_answers):
+                    self._submit(engine, request, number)
+        except BaseException:
+            self.cancel()
+            raise
+        self.n_open = len(self._streams)
 
-        def deliver(chunk: Chunk | BaseException) -> None:
-            with suppress(RuntimeError):  # the loop has ended: nobody waits
-                loop.call_soon_threadsafe(self._arrived.put_nowait, chunk)
-
+    def _submit(self, engine: Engine, request: TextRequest, number: int) -> None:
         options = dict(request.sampling)
         if number and options.get("seed") is not None:
             options["seed"] = (options["seed"] + number) % (MAX_SEED + 1)
         try:
-            self._stream = engine.submit(
-                request.tokens, logprobs=request.n_logprobs, listener=deliver, **options
+            stream = engine.submit(
+                request.tokens,
+                logprobs=request.n_logprobs,
+                listener=self._inbox.listener(len(self._streams)),
+                waker=self._inbox.post.wake,
+                **options,
             )
         except Busy as problem:
             raise ApiError(429, str(problem), code="busy", retry_after=RETRY_SECONDS) from None
         except AreniteError as problem:
             raise api_error(problem) from None
+        self._streams.append(stream)
 
-    async def chunks(self) -> AsyncIterator[Chunk]:
-        """What there is of it, as it comes; the last chunk says why it ended."""
-        try:
-            while True:
-                chunk = await self._arrived.get()
-                if isinstance(chunk, AreniteError):
-                    raise api_error(chunk)
-                if isinstance(chunk, BaseException):
-                    raise chunk
-                yield chunk
-                if chunk.finish is not None:
-                    return
-        finally:
-            self.cancel()
-
-    def choices(self, chunk: Chunk) -> list[TokenChoice]:
-        """The token of a chunk with its likelihood, where that was asked for; a token that ends a
-        text is no part of it."""
-        if chunk.token is None or chunk.logprob is None:
-            return []
-        content = self._token_bytes(chunk.token)
-        others = tuple(TokenChoice(self._token_bytes(one), logprob) for one, logprob in chunk.top)
-        return [TokenChoice(content, chunk.logprob, others)] if content else []
+    async def take(self) -> list[tuple[int, Chunk]]:
+        """What has come of them, each chunk with the number of its answer; the last chunk of each
+        says why it ended. Nothing more comes once `n_open` is 0."""
+        arrived = [(number, _checked(one)) for number, one in await self._inbox.take()]
+        self.n_open -= sum(chunk.finish is not None for _, chunk in arrived)
+        return arrived
 
     def cancel(self) -> None:
-        """Nobody wants the rest; nothing happens where it is complete."""
-        self._stream.cancel()
+        """Nobody wants the rest; nothing happens where all is complete."""
+        for stream in self._streams:
+            stream.cancel()
 
 
-def answers(engine: Engine, request: TextRequest, loop: asyncio.AbstractEventLoop) -> list[Answer]:
-    """All answers to a request, or none: what does not fit is told before any begins."""
-    made: list[Answer] = []
-    try:
-        for number in range(request.n_answers):
-            made.append(Answer(engine, request, number, loop))
-    except BaseException:
-        for answer in made:
-            answer.cancel()
-        raise
-    return made
+def _checked(arrived: Chunk | BaseException) -> Chunk:
+    if isinstance(arrived, AreniteError):
+        raise api_error(arrived)
+    if isinstance(arrived, BaseException):
+        raise arrived
+    return arrived
+
+
+def choices_of(chunk: Chunk, token_bytes: Callable[[int], bytes]) -> list[TokenChoice]:
+    """The token of a chunk with its likelihood, where that was asked for; a token that ends a text
+    is no part of it."""
+    if chunk.token is None or chunk.logprob is None:
+        return []
+    content = token_bytes(chunk.token)
+    others = tuple(TokenChoice(token_bytes(one), logprob) for one, logprob in chunk.top)
+    return [TokenChoice(content, chunk.logprob, others)] if content else []
 
 
 def sampling_of(body: Body, names: Mapping[str, str], **more: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import uvicorn
 from arenite.serve.app import app_of
 from arenite.serve.guard import Rules
 from arenite.serve.served import Served
+from arenite.serve.server import config_of
 
 #: What a small model of random weights is told: roles in words, tools where there are any.
 TEMPLATE = (
@@ -59,10 +60,7 @@ def serving(served: Served, rules: Rules | None = None) -> Iterator[Address]:
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
     bound.listen()
-    config = uvicorn.Config(
-        app_of(served, rules or Rules()), log_config=None, lifespan="off", http="h11", ws="none"
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(config_of(app_of(served, rules or Rules())))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     try:

@@ -350,6 +350,32 @@ def test_what_it_does_can_be_seen(engine: Engine) -> None:
     assert 0 < stats.step_seconds < stats.busy_seconds
 
 
+def test_who_waits_is_woken_once_a_step(engine: Engine) -> None:
+    """After all chunks of the step were heard, however many listeners share a waker."""
+    heard: list[Any] = []
+    heard_when_woken: list[int] = []
+    reached, gate, done = threading.Event(), threading.Event(), threading.Event()
+
+    def hold(_: object) -> None:
+        reached.set()
+        gate.wait()
+
+    def wake() -> None:
+        heard_when_woken.append(len(heard))
+        if sum(chunk.finish is not None for chunk in heard) == 4:
+            done.set()
+
+    engine.submit([5], max_tokens=1, listener=hold)
+    assert reached.wait(30)
+    goes_on = {2: -1e9}
+    for token in range(4):  # all are there before the next step begins
+        engine.submit([5, token], max_tokens=6, listener=heard.append, waker=wake,
+                      logit_bias=goes_on)  # fmt: skip
+    gate.set()
+    assert done.wait(30)
+    assert heard_when_woken == [4, 8, 12, 16, 20, 24]
+
+
 def test_a_listener_that_fails_ends_its_own_text(engine: Engine) -> None:
     before = engine.stats().n_cancelled
 

@@ -128,11 +128,11 @@ def test_paths_and_methods_that_are_not_there(server: Address) -> None:
 
 
 def test_an_answer_that_takes_too_long_is_ended(talker: ServedText) -> None:
-    with serving(talker, Rules(timeout=0.05)) as address:
+    with serving(talker, Rules(timeout=0.005)) as address:
         body = BODY | {"max_tokens": 200, "logit_bias": {"2": -100}}
         status, told = address.json("POST", CHAT, body)
         assert status == 504
-        assert "longer than 0.05 s" in told["error"]["message"]
+        assert "longer than 0.005 s" in told["error"]["message"]
     _wait_until_free(talker)
 
 

@@ -42,6 +42,19 @@ def test_the_model_is_listed(client: openai.OpenAI) -> None:
         client.models.retrieve("other")
 
 
+def test_no_token_ends_a_text_where_none_may(client: openai.OpenAI, talker: ServedText) -> None:
+    likeliest = {str(token): 100 for token in talker.tokenizer.end_tokens}
+    given: dict[str, Any] = {"model": "tiny", "prompt": "a", "logit_bias": likeliest}
+    ended = client.completions.create(**given, max_tokens=5)
+    assert ended.choices[0].finish_reason == "stop"
+    assert ended.usage is not None
+    assert ended.usage.completion_tokens == 0
+    goes_on = client.completions.create(**given, max_tokens=5, extra_body={"ignore_eos": True})
+    assert goes_on.choices[0].finish_reason == "length"
+    assert goes_on.usage is not None
+    assert goes_on.usage.completion_tokens == 5
+
+
 def test_an_answer_is_the_engines_text(client: openai.OpenAI, talker: ServedText) -> None:
     tokens = talker.engine.chat_tokens(MESSAGES)
     stream = talker.engine.submit(tokens, max_tokens=12, seed=3)

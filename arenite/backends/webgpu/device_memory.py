@@ -32,7 +32,7 @@ from arenite.program.value_spec import ValueSpec
 #: Values, and weights, begin at multiples of this within a buffer.
 ALIGNMENT = 256
 #: Runs whose results are on their way, and tokens that are chosen.
-N_RESULTS, N_TOKENS = 2, 4
+N_RESULTS, N_TOKENS = 2, 5
 
 _USUAL = Limits(2**28, 2**27, 8, 256, 2**14, 2**16 - 1, 256)
 _HOST = frozenset({"input", "output"})
