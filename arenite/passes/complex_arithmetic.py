@@ -78,8 +78,8 @@ def product_over(x: Planes, axes: tuple[int, ...]) -> Planes:
     re, im = parts
     left, most = maximum(count, 1), bounds(count)[1]
     while most > 1:
-        first = basic.mul(basic.iota(ceildiv(left, 2)), 2)
-        second = basic.add(first, 1)
+        first = basic.iota(ceildiv(left, 2)) * 2
+        second = first + 1
         end = basic.broadcast_to(basic.size_like(left, second), second.shape)
         has_second = make("lt", second, end)
         there = make("where", has_second, second, first)
@@ -99,8 +99,8 @@ def running_product(x: Planes, axis: int) -> Planes:
     places = basic.iota(length)
     span = 1
     while span < bounds(length)[1]:
-        before = basic.sub(places, span)
-        has_before = basic.binary("ge", before, 0)
+        before = places - span
+        has_before = before >= 0
         there = make("where", has_before, before, places)
         product_of = bilinear("mul", _gathered(x, there, axis), x)
         x = _where(basic.along(has_before, axis, x[0].ndim), product_of, x)

@@ -220,9 +220,9 @@ def rounded(x: Node, dtype: DType) -> Node:
 
 def _wrapped(x: Node, dtype: DType) -> Node:
     if dtype.kind is Kind.UNSIGNED:
-        return binary("and", x, (1 << dtype.bits) - 1)
+        return x & (1 << dtype.bits) - 1
     unused = 8 - dtype.bits
-    return binary("shift_right", binary("shift_left", x, unused), unused)
+    return x << unused >> unused
 
 
 def _rounded_to_float(x: Node, dtype: DType) -> Node:
@@ -234,11 +234,11 @@ def _rounded_to_float(x: Node, dtype: DType) -> Node:
     magnitude = make("abs", x)
     unit = _like(x, small.step(small.exponents[-1]))
     for exponent in reversed(small.exponents[:-1]):
-        is_below = binary("lt", magnitude, 2.0 ** (exponent + 1))
+        is_below = magnitude < (2.0 ** (exponent + 1))
         unit = where(is_below, small.step(exponent), unit)
     near = make("mul", make("round", make("div", x, unit)), unit)
     near = binary("maximum", binary("minimum", near, small.largest), -small.largest)
-    is_negative = binary("lt", _bits(x, BY_NAME[f"int{x.dtype.bits}"]), 0)
+    is_negative = _bits(x, BY_NAME[f"int{x.dtype.bits}"]) < 0
     zero = make("where", is_negative, _like(x, 0.0), _like(x, -0.0))
     return cast(make("where", make("isnan", x), zero, near), FLOAT8)
 
@@ -247,13 +247,13 @@ def codes(x: Node, dtype: DType) -> Node:
     """The bits of a held value, at the low end of a byte each."""
     x = _bits(x, uint8)
     if dtype not in SMALL_FLOATS:
-        return binary("and", x, (1 << dtype.bits) - 1) if dtype.kind is Kind.SIGNED else x
+        return x & (1 << dtype.bits) - 1 if dtype.kind is Kind.SIGNED else x
     small = SMALL_FLOATS[dtype]
-    magnitude = binary("and", x, 0x7F)
-    code = binary("shift_right", binary("sub", magnitude, small.held_offset), small.held_shift)
+    magnitude = x & 0x7F
+    code = magnitude - small.held_offset >> small.held_shift
     for number, held in enumerate(small.held_below_normal):
         code = where(binary("eq", magnitude, held), number, code)
-    sign = binary("shift_right", binary("and", x, 0x80), 8 - dtype.bits)
+    sign = (x & 0x80) >> 8 - dtype.bits
     return make("or", code, sign)
 
 
@@ -265,9 +265,9 @@ def of_codes(code: Node, dtype: DType) -> Node:
         return _wrapped(_bits(code, INT8), dtype)
     small = SMALL_FLOATS[dtype]
     sign_bit = 1 << dtype.bits - 1
-    magnitude = binary("and", code, sign_bit - 1)
-    bits = binary("add", binary("shift_left", magnitude, small.held_shift), small.held_offset)
+    magnitude = code & sign_bit - 1
+    bits = (magnitude << small.held_shift) + small.held_offset
     for number, held in enumerate(small.held_below_normal):
         bits = where(binary("eq", magnitude, number), held, bits)
-    sign = binary("shift_left", binary("and", code, sign_bit), 8 - dtype.bits)
+    sign = (code & sign_bit) << 8 - dtype.bits
     return _bits(make("or", bits, sign), FLOAT8)

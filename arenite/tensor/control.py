@@ -189,7 +189,7 @@ def _distance(lower: Any, upper: Any) -> Node:
     """How often a loop from one bound to another runs."""
     if all(isinstance(bound, Expr) or type(bound) is int for bound in (lower, upper)):
         return _trips(upper - lower)
-    return make("sub", _trips(upper), _trips(lower))
+    return _trips(upper) - _trips(lower)
 
 
 def scan(

@@ -14,7 +14,7 @@ from arenite.dtype import BY_NAME, Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.compose import basic, fourier
-from arenite.ir.compose.basic import binary, cast
+from arenite.ir.compose.basic import cast
 from arenite.ir.compose.complex_numbers import is_complex, joined, parts
 from arenite.ir.dim import Dim
 from arenite.ir.node import Node
@@ -214,7 +214,7 @@ def _last(node: Node, axis: int, n: int | None) -> Node:
 
 
 def _scaled(part: Node, factor: float) -> Node:
-    return part if factor == 1 else binary("mul", part, factor)
+    return part if factor == 1 else part * factor
 
 
 def _along(node: Node, n: int | None, axis: int, norm: str, inverse: bool) -> Node:

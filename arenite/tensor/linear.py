@@ -53,7 +53,7 @@ class LinearMethods(Base):
         """numpy.dot: the last axis of this with the last but one of the other."""
         a, b = promoted_nodes(self, other)
         if a.ndim == 0 or b.ndim == 0:
-            return self._new(basic.mul(a, b))
+            return self._new(a * b)
         if b.ndim <= 2:
             return self._new(product_of(self, other))
         return self._new(linear.tensordot(a, b, [a.ndim - 1], [b.ndim - 2]))

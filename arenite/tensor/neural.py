@@ -103,7 +103,7 @@ class NeuralMethods(Base):
             raise ShapeMismatch(f"glu: axis {at} of {described(x)} has no two halves")
         first = basic.slice_axis(x, at, 0, size // 2)
         second = basic.slice_axis(x, at, size // 2, size)
-        return self._new(basic.mul(first, neural.sigmoid(second)))
+        return self._new(first * neural.sigmoid(second))
 
     def softmax(self, axis: int = -1) -> Self:
         """exp(x) over its sum along an axis, without overflow."""

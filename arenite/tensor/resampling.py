@@ -14,7 +14,7 @@ import numpy as np
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir.compose import basic, neural
 from arenite.ir.compose import convolution as conv
-from arenite.ir.compose.basic import add, cast, computing, mul, size_like, sub
+from arenite.ir.compose.basic import cast, computing, size_like
 from arenite.ir.compose.convolution import PerAxis
 from arenite.ir.compose.interpolation import Axis, Method, resize
 from arenite.ir.compose.linear import tensordot
@@ -250,9 +250,9 @@ class ResamplingMethods(Operators, IndexingMethods, ReductionMethods):
             at = computing(basic.reshape(at, (x.shape[0], product(around))))
             count = size_like(x.shape[2 + k], at)
             if align_corners:
-                positions.append(mul(mul(add(at, 1.0), 0.5), sub(count, 1.0)))
+                positions.append((at + 1.0) * 0.5 * (count - 1.0))
             else:
-                positions.append(mul(sub(mul(add(at, 1.0), count), 1.0), 0.5))
+                positions.append(((at + 1.0) * count - 1.0) * 0.5)
         made = sample(x, positions, _SAMPLES[mode], padding_mode, align_corners)
         return self._new(basic.reshape(made, (x.shape[0], x.shape[1], *around)))
 
@@ -307,8 +307,8 @@ class ResamplingMethods(Operators, IndexingMethods, ReductionMethods):
         n, width = rows.shape
         bags = offsets.shape[0]
         counted = basic.broadcast_to(basic.along(basic.iota(n), 0, 2), (n, bags))
-        begun = cast(make("ge", counted, basic.broadcast_to(offsets, (n, bags))), INT64)
-        own = sub(reduce("sum", begun, [1]), 1)
+        begun = cast(counted >= basic.broadcast_to(offsets, (n, bags)), INT64)
+        own = reduce("sum", begun, [1]) - 1
         at = basic.broadcast_to(basic.along(own, 0, 2), (n, width))
         room = full((bags, width), 0, self.dtype)
         ones = full((n, width), 1, self.dtype)
@@ -319,7 +319,7 @@ class ResamplingMethods(Operators, IndexingMethods, ReductionMethods):
         zeros = full((bags, width), 0, self.dtype)
         counts = make("scatter_elements", zeros, at, ones, axis=0, reduction="add")
         if mode == "mean":
-            made = basic.div(made, basic.binary("maximum", counts, 1.0))
+            made = made / basic.binary("maximum", counts, 1.0)
         is_empty = basic.binary("eq", counts, 0.0)
         return self._new(basic.where(is_empty, 0.0, made) if mode == "max" else made)
 

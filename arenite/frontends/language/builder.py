@@ -122,7 +122,7 @@ class ModelBuilder:
             result = make("matmul", x, basic.cast(w, F32), transpose_a=False, transpose_b=True)
         bias = f"{name}.bias"
         if bias in self.weights:
-            result = basic.add(result, basic.cast(self.weights.get(bias, (columns,)), F32))
+            result = result + basic.cast(self.weights.get(bias, (columns,)), F32)
         return self.labelled(result, name)
 
     def rms_norm(self, name: str, x: Node) -> Node:
@@ -148,7 +148,7 @@ class ModelBuilder:
         hidden = self.hidden_size(f"{at}.ffn_gate{suffix}")
         gate = neural.silu(self.linear(f"{at}.ffn_gate{suffix}", x, hidden))
         up = self.linear(f"{at}.ffn_up{suffix}", x, hidden)
-        return self.linear(f"{at}.ffn_down{suffix}", basic.mul(gate, up), self.description.width)
+        return self.linear(f"{at}.ffn_down{suffix}", gate * up, self.description.width)
 
     def hidden_size(self, name: str) -> int:
         """Rows of a matrix of the file, where the metadata do not say them for sure."""
@@ -179,8 +179,8 @@ class ModelBuilder:
         else:
             first, second = (basic.slice_axis(x, 2, k * half, (k + 1) * half) for k in (0, 1))
         parts = [
-            basic.sub(basic.mul(first, cos), basic.mul(second, sin)),
-            basic.add(basic.mul(first, sin), basic.mul(second, cos)),
+            first * cos - second * sin,
+            first * sin + second * cos,
         ]
         if rope.size < self.description.head_size:
             parts.append(basic.slice_axis(x, 2, rope.size, self.description.head_size))
@@ -194,18 +194,18 @@ class ModelBuilder:
             steps = constant(rope.frequencies().astype(np.float32))
             if "rope_freqs.weight" in self.weights:
                 divisors = self.weight("rope_freqs", rope.size // 2)
-                steps = basic.div(steps, basic.cast(divisors, F32))
+                steps = steps / basic.cast(divisors, F32)
             places = basic.reshape(basic.cast(self.row_positions(), F32), (self.rows, 1, 1))
-            angles = basic.mul(places, basic.reshape(steps, (1, 1, rope.size // 2)))
-            cos, sin = (basic.unary(name, angles) for name in ("cos", "sin"))
+            angles = places * basic.reshape(steps, (1, 1, rope.size // 2))
+            cos, sin = (make(name, angles) for name in ("cos", "sin"))
             if rope.magnitude() != 1:
-                cos, sin = (basic.mul(x, rope.magnitude()) for x in (cos, sin))
+                cos, sin = (x * rope.magnitude() for x in (cos, sin))
             self._turn = (cos, sin)
         return self._turn
 
     def row_positions(self) -> Node:
         """The position of each token."""
-        return basic.add(basic.iota(self.rows, self.index), self.position)
+        return basic.iota(self.rows, self.index) + self.position
 
     # Attention.
 
@@ -247,7 +247,7 @@ class ModelBuilder:
         self.updates.append((state, updated))
         if self.keys is not None:
             return basic.slice_axis(updated, 0, 0, self.keys.shape[0])
-        return cut(updated, basic.add(self.position, size(self.rows, INT64)))
+        return cut(updated, self.position + size(self.rows, INT64))
 
     def attend_all(self, layer: int, q: Node, k: Node, v: Node) -> Node:
         """Every token sees every other one of the block; nothing is kept."""
@@ -280,10 +280,10 @@ class ModelBuilder:
             row = mean(x, [0], keep=True)
         else:
             row = self.last(x) if kind == "last" else basic.slice_axis(x, 0, 0, 1)
-        squares = reduce("sum", basic.mul(row, row), [1], keep=True)
+        squares = reduce("sum", row * row, [1], keep=True)
         # A row of zeros stays one: it has no direction.
-        length = basic.binary("maximum", basic.unary("sqrt", squares), 1e-12)
-        return basic.div(row, length)
+        length = basic.binary("maximum", make("sqrt", squares), 1e-12)
+        return row / length
 
     def graph(self, outputs: dict[str, Node]) -> Graph:
         """The graph of what was built."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from arenite.dtype import DType, Kind
 from arenite.errors import AreniteError
 from arenite.ir import Dim, Expr, Node, constant, evaluate, graph_input, make, size
-from arenite.ir.compose.basic import mul, reshape
+from arenite.ir.compose.basic import reshape
 from arenite.ir.element import held_dtype, numpy_dtype
 from arenite.ir.graph import Graph
 from arenite.ir.ops.define import INT64
@@ -151,7 +151,7 @@ def _node_of_sizes(sizes: Array, dtype: DType) -> Node:
 
 def _node_of_size(one: Any, dtype: DType) -> Node:
     if isinstance(one, Ratio):
-        return mul(size(one.numerator, dtype), 1 / one.denominator)
+        return size(one.numerator, dtype) * (1 / one.denominator)
     return size(_dim(one), dtype)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from arenite.dtype import BY_NAME, float32
-from arenite.ir.compose.basic import broadcast_to, cast, mul, reshape, slice_axis, unary
+from arenite.ir.compose.basic import broadcast_to, cast, reshape, slice_axis
 from arenite.ir.dim import Dim
 from arenite.ir.node import Node
 from arenite.ir.ops.blocks import RUN, dequantise, join_blocks, matmul_blocks
@@ -30,7 +30,7 @@ def blocks_of(numbers: Node, scales: Node, zeros: Node | None, bits: int, block:
     length = longest if block % longest == 0 == depth % longest else RUN
     if zeros is None and bits == 8:
         zeros = constant(np.full((1, 1), 128, np.float32))
-    floats = [scales] if zeros is None else [scales, mul(scales, unary("neg", zeros))]
+    floats = [scales] if zeros is None else [scales, scales * -zeros]
     fields = [repeated(one, 1, block // length, depth // length) for one in floats]
     dtype = BY_NAME[f"u{bits}x{length}{'' if zeros is None else '_least'}"]
     return join_blocks(dtype, *fields, reshape(numbers, (width, depth // length, -1)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from arenite.errors import InvalidArgument, ShapeMismatch
-from arenite.ir.compose.basic import add, along, cast, computing
+from arenite.ir.compose.basic import along, cast, computing
 from arenite.ir.dim import Dim, Expr, ceildiv, maximum
 from arenite.ir.node import Node
 from arenite.ir.ops import make
@@ -114,4 +114,4 @@ def with_bias(result: Node, bias: Node | None) -> Node:
             f"bias of shape {bias.shape} for the {result.shape[1]} channels of {result.shape}"
         )
     wide = computing(result)
-    return cast(add(wide, along(cast(bias, wide.dtype), 1, result.ndim)), result.dtype)
+    return cast(wide + along(cast(bias, wide.dtype), 1, result.ndim), result.dtype)

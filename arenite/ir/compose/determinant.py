@@ -3,20 +3,7 @@
 from __future__ import annotations
 
 from arenite.errors import ShapeMismatch
-from arenite.ir.compose.basic import (
-    INT64,
-    along,
-    binary,
-    cast,
-    computing,
-    div,
-    iota,
-    mul,
-    reshape,
-    sub,
-    unary,
-    where,
-)
+from arenite.ir.compose.basic import INT64, along, binary, cast, computing, iota, reshape, where
 from arenite.ir.compose.reductions import reduce
 from arenite.ir.node import Node, typed
 from arenite.ir.ops import full, make, parameter, size
@@ -35,8 +22,8 @@ def determinant(x: Node) -> Node:
 
     # Below the rows that are done the largest element of the column is the pivot.
     column = make("gather", matrix, reshape(step, (1,)), axis=last)
-    is_left = binary("ge", rows, step)
-    sizes = where(is_left, unary("abs", column), -1.0)
+    is_left = rows >= step
+    sizes = where(is_left, abs(column), -1.0)
     at = make("argmax", reshape(sizes, (*batch, n)), axis=len(batch))
     place = reshape(at, (*batch, 1, 1))
     is_pivot = binary("eq", rows, place)
@@ -48,10 +35,10 @@ def determinant(x: Node) -> Node:
     pivot = make("gather", chosen, reshape(step, (1,)), axis=last)
     is_none = binary("eq", pivot, 0.0)
     below = make("gather", swapped, reshape(step, (1,)), axis=last)
-    factor = where(binary("gt", rows, step), div(below, where(is_none, 1.0, pivot)), 0.0)
+    factor = where(rows > step, below / where(is_none, 1.0, pivot), 0.0)
     sign = where(binary("eq", at, step), full(batch, 1.0, wide.dtype), -1.0)
-    found = mul(value, mul(sign, reshape(pivot, batch)))
-    following = (sub(swapped, mul(factor, chosen)), found)
+    found = value * (sign * reshape(pivot, batch))
+    following = (swapped - factor * chosen, found)
 
     _, result = loop(
         size(n, INT64),

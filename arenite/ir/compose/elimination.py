@@ -12,14 +12,10 @@ from arenite.ir.compose.basic import (
     binary,
     broadcast_to,
     concat,
-    div,
     iota,
-    mul,
     reshape,
     slice_axis,
-    sub,
     swap_axes,
-    unary,
     where,
 )
 from arenite.ir.compose.linear import triangle
@@ -39,9 +35,9 @@ def solution(a: Node, b: Node) -> Node:
     rows = along(iota(n), last - 1, a.ndim)
     is_own = binary("eq", rows, step)
     swapped, chosen, _ = _pivoted(matrix, step)
-    row = div(chosen, _taken(chosen, step, last))
+    row = chosen / _taken(chosen, step, last)
     factor = where(is_own, 0.0, _taken(swapped, step, last))
-    following = where(is_own, row, sub(swapped, mul(factor, row)))
+    following = where(is_own, row, swapped - factor * row)
     [solved] = loop(size(n, INT64), [whole], ((step, matrix), (following,)))
     return slice_axis(solved, last, n, n + b.shape[-1])
 
@@ -58,18 +54,18 @@ def sign_and_logarithm(x: Node) -> tuple[Node, Node]:
     pivot = _taken(chosen, step, last)
     below = _taken(swapped, step, last)
     divisor = where(binary("eq", pivot, 0.0), 1.0, pivot)
-    factor = where(binary("gt", rows, step), div(below, divisor), 0.0)
+    factor = where(rows > step, below / divisor, 0.0)
     of_pivot = reshape(pivot, batch)
-    turned = where(is_swap, unary("neg", unary("sign", of_pivot)), unary("sign", of_pivot))
+    turned = where(is_swap, -make("sign", of_pivot), make("sign", of_pivot))
     _, found, logarithm = loop(
         size(n, INT64),
         [x, full(batch, 1.0, x.dtype), full(batch, 0.0, x.dtype)],
         (
             (step, matrix, sign, total),
             (
-                sub(swapped, mul(factor, chosen)),
-                mul(sign, turned),
-                binary("add", total, unary("log", unary("abs", of_pivot))),
+                swapped - factor * chosen,
+                sign * turned,
+                total + make("log", abs(of_pivot)),
             ),
         ),
     )
@@ -82,7 +78,7 @@ def _pivoted(matrix: Node, step: Node) -> tuple[Node, Node, Node]:
     last = matrix.ndim - 1
     batch, n = matrix.shape[:-2], matrix.shape[-2]
     rows = along(iota(n), last - 1, matrix.ndim)
-    sizes = where(binary("ge", rows, step), unary("abs", _taken(matrix, step, last)), -1.0)
+    sizes = where(rows >= step, abs(_taken(matrix, step, last)), -1.0)
     at = make("argmax", reshape(sizes, (*batch, n)), axis=len(batch))
     is_pivot = binary("eq", rows, reshape(at, (*batch, 1, 1)))
     own = _taken(matrix, step, last - 1)
@@ -101,10 +97,10 @@ def cholesky(x: Node) -> Node:
     n, last = x.shape[-1], x.ndim - 1
     step, lower = parameter((), INT64), parameter(x.shape, x.dtype)
     rows, columns = along(iota(n), last - 1, x.ndim), along(iota(n), last, x.ndim)
-    done = reduce("sum", mul(lower, _taken(lower, step, last - 1)), [last], keep=True)
-    column = sub(_taken(x, step, last), done)
+    done = reduce("sum", lower * _taken(lower, step, last - 1), [last], keep=True)
+    column = _taken(x, step, last) - done
     square = reduce("sum", where(binary("eq", rows, step), column, 0.0), [last - 1], keep=True)
-    found = where(binary("ge", rows, step), div(column, unary("sqrt", square)), 0.0)
+    found = where(rows >= step, column / make("sqrt", square), 0.0)
     following = where(binary("eq", columns, step), found, lower)
     [result] = loop(size(n, INT64), [full(x.shape, 0.0, x.dtype)], ((step, lower), (following,)))
     return result
@@ -123,23 +119,23 @@ def orthogonal_and_triangle(x: Node, complete: bool) -> tuple[Node, Node]:
     step = parameter((), INT64)
     left, right = parameter(start.shape, x.dtype), parameter(x.shape, x.dtype)
 
-    column = where(binary("ge", rows, step), _taken(right, step, last), 0.0)
+    column = where(rows >= step, _taken(right, step, last), 0.0)
     is_own = binary("eq", rows, step)
     head = reduce("sum", where(is_own, column, 0.0), [last - 1], keep=True)
-    scale = reduce("max", unary("abs", column), [last - 1], keep=True)
+    scale = reduce("max", abs(column), [last - 1], keep=True)
     safe = where(binary("eq", scale, 0.0), 1.0, scale)
-    scaled = div(column, safe)
-    length = unary("sqrt", reduce("sum", mul(scaled, scaled), [last - 1], keep=True))
-    turned = where(binary("lt", head, 0.0), unary("neg", length), length)
-    vector = where(is_own, binary("add", scaled, turned), scaled)
-    square = reduce("sum", mul(vector, vector), [last - 1], keep=True)
-    factor = where(binary("eq", square, 0.0), 0.0, div(full(square.shape, 2.0, x.dtype), square))
+    scaled = column / safe
+    length = make("sqrt", reduce("sum", scaled * scaled, [last - 1], keep=True))
+    turned = where(head < 0.0, -length, length)
+    vector = where(is_own, scaled + turned, scaled)
+    square = reduce("sum", vector * vector, [last - 1], keep=True)
+    factor = where(binary("eq", square, 0.0), 0.0, full(square.shape, 2.0, x.dtype) / square)
     across = swap_axes(vector, last - 1, last)
-    in_right = reduce("sum", mul(vector, right), [last - 1], keep=True)
-    in_left = reduce("sum", mul(left, across), [last], keep=True)
+    in_right = reduce("sum", vector * right, [last - 1], keep=True)
+    in_left = reduce("sum", left * across, [last], keep=True)
     following = (
-        sub(left, mul(mul(in_left, across), factor)),
-        sub(right, mul(mul(vector, in_right), factor)),
+        left - in_left * across * factor,
+        right - vector * in_right * factor,
     )
     q, r = loop(size(steps, INT64), [start, x], ((step, left, right), following))
     r = triangle(r, 0, lower=False)

@@ -11,13 +11,9 @@ from arenite.ir.compose.basic import (
     cast,
     computing,
     concat,
-    div,
     iota,
-    mul,
     reshape,
     slice_axis,
-    sub,
-    unary,
     where,
 )
 from arenite.ir.compose.reductions import reduce
@@ -40,16 +36,16 @@ def inverse(x: Node) -> Node:
     step, matrix = parameter((), INT64), parameter(both.shape, wide.dtype)
     rows = along(iota(n), last - 1, x.ndim)
     column = make("gather", matrix, reshape(step, (1,)), axis=last)
-    sizes = where(binary("ge", rows, step), unary("abs", column), -1.0)
+    sizes = where(rows >= step, abs(column), -1.0)
     at = make("argmax", reshape(sizes, (*batch, n)), axis=len(batch))
     is_pivot = binary("eq", rows, reshape(at, (*batch, 1, 1)))
     is_own = binary("eq", rows, step)
     own = make("gather", matrix, reshape(step, (1,)), axis=last - 1)
     chosen = reduce("sum", where(is_pivot, matrix, 0.0), [last - 1], keep=True)
-    scaled = div(chosen, make("gather", chosen, reshape(step, (1,)), axis=last))
+    scaled = chosen / make("gather", chosen, reshape(step, (1,)), axis=last)
     swapped = where(is_pivot, own, matrix)
     below = make("gather", swapped, reshape(step, (1,)), axis=last)
-    following = where(is_own, scaled, sub(swapped, mul(below, scaled)))
+    following = where(is_own, scaled, swapped - below * scaled)
 
     [result] = loop(size(n, INT64), [both], ((step, matrix), (following,)))
     return cast(slice_axis(result, last, n, 2 * n), x.dtype)

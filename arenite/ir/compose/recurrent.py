@@ -16,18 +16,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
-from arenite.ir.compose.basic import (
-    add,
-    binary,
-    broadcast_to,
-    flip,
-    mul,
-    reshape,
-    slice_axis,
-    sub,
-    unary,
-    where,
-)
+from arenite.ir.compose.basic import broadcast_to, flip, reshape, slice_axis, where
 from arenite.ir.compose.neural import clip, sigmoid
 from arenite.ir.dim import Dim
 from arenite.ir.node import Node, typed
@@ -39,7 +28,7 @@ Function: TypeAlias = Callable[[Node], Node]
 
 
 def _tanh(x: Node) -> Node:
-    return unary("tanh", x)
+    return make("tanh", x)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +71,16 @@ def lstm(
     of_gate, of_cell = (_limited(function, limit) for function in inner)
 
     def step(given: Node, h: Node, c: Node) -> tuple[Node, Node]:
-        summed = add(given, _product(h, r))
+        summed = given + _product(h, r)
         i, f, g, o = (slice_axis(summed, 1, k * width, (k + 1) * width) for k in places)
         if peepholes is not None:
-            i, f = add(i, mul(c, peepholes.i)), add(f, mul(c, peepholes.f))
+            i, f = i + c * peepholes.i, f + c * peepholes.f
         kept = of_gate(i)
-        forgotten = sub(1.0, kept) if coupled else of_gate(f)
-        new = add(mul(forgotten, c), mul(kept, of_cell(g)))
+        forgotten = 1.0 - kept if coupled else of_gate(f)
+        new = forgotten * c + kept * of_cell(g)
         if peepholes is not None:
-            o = add(o, mul(new, peepholes.o))
-        return mul(of_gate(o), of_output(new)), new
+            o = o + new * peepholes.o
+        return of_gate(o) * of_output(new), new
 
     outputs, last, last_cell = _run(inputs, initial, step, reverse, lengths)
     return outputs, last, last_cell
@@ -134,22 +123,22 @@ def gru(
     def biased(of: Node, first: int, last: int) -> Node:
         if state_bias is None:
             return of
-        return add(of, slice_axis(state_bias, 0, first * width, last * width))
+        return of + slice_axis(state_bias, 0, first * width, last * width)
 
     def step(given: Node, h: Node) -> tuple[Node]:
         if reset_first:
             summed = biased(_product(h, slice_axis(r, 0, 0, 2 * width)), 0, 2)
         else:
             summed = biased(_product(h, r), 0, 3)
-        reset = of_gate(add(part(given, at_reset), part(summed, at_reset)))
-        update = of_gate(add(part(given, at_update), part(summed, at_update)))
+        reset = of_gate(part(given, at_reset) + part(summed, at_reset))
+        update = of_gate(part(given, at_update) + part(summed, at_update))
         if reset_first:
             own = slice_axis(r, 0, 2 * width, 3 * width)
-            inner = biased(_product(mul(reset, h), own), 2, 3)
+            inner = biased(_product(reset * h, own), 2, 3)
         else:
-            inner = mul(reset, part(summed, at_new))
-        new = of_new(add(part(given, at_new), inner))
-        return (add(mul(sub(1.0, update), new), mul(update, h)),)
+            inner = reset * part(summed, at_new)
+        new = of_new(part(given, at_new) + inner)
+        return ((1.0 - update) * new + update * h,)
 
     outputs, last = _run(inputs, initial, step, reverse, lengths)
     return outputs, last
@@ -175,7 +164,7 @@ def rnn(
     of_sum = _limited(function, limit)
 
     def step(given: Node, h: Node) -> tuple[Node]:
-        return (of_sum(add(given, _product(h, r))),)
+        return (of_sum(given + _product(h, r)),)
 
     outputs, last = _run(inputs, initial, step, reverse, lengths)
     return outputs, last
@@ -200,8 +189,8 @@ def _run(
                 f"lengths are {typed((inputs.shape[1],), INT64)}, not "
                 f"{typed(lengths.shape, lengths.dtype)}"
             )
-        at = sub(size(time - 1, INT64), number) if reverse else number
-        goes_on = binary("gt", reshape(lengths, (inputs.shape[1], 1)), at)
+        at = size(time - 1, INT64) - number if reverse else number
+        goes_on = reshape(lengths, (inputs.shape[1], 1)) > at
         row = where(goes_on, row, 0.0)
         following = tuple(
             where(goes_on, new, old) for new, old in zip(following, state, strict=True)
@@ -261,7 +250,7 @@ def _initial(op: str, what: str, node: Node | None, shape: tuple[Dim, ...], x: N
 def _projected(x: Node, w: Node, bias: Node | None) -> Node:
     """x W^T + b for all times at once, as the loop reads it: a reshape would be a copy."""
     made = _product(x, w)
-    return made if bias is None else add(made, broadcast_to(bias, made.shape))
+    return made if bias is None else made + broadcast_to(bias, made.shape)
 
 
 def _product(a: Node, b: Node) -> Node:

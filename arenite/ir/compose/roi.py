@@ -10,21 +10,16 @@ import math
 
 from arenite.ir.compose.basic import (
     INT64,
-    add,
     along,
     binary,
     broadcast_to,
     cast,
     computing,
-    div,
     iota,
-    mul,
     permute,
     reshape,
     size_like,
     slice_axis,
-    sub,
-    unary,
     where,
 )
 from arenite.ir.compose.neural import clip
@@ -60,16 +55,16 @@ def align(
     rank = 4  # region, channel, bin down, bin across
 
     def edge(k: int) -> Node:
-        at = mul(reshape(slice_axis(regions, 1, k, k + 1), (n_rois, 1, 1, 1)), scale)
-        return sub(at, 0.5) if shifted else at
+        at = reshape(slice_axis(regions, 1, k, k + 1), (n_rois, 1, 1, 1)) * scale
+        return at - 0.5 if shifted else at
 
     starts, sizes, counts = [], [], []
     for first, last, n_bins in ((edge(1), edge(3), bins[0]), (edge(0), edge(2), bins[1])):
-        extent = sub(last, first)
+        extent = last - first
         if not shifted:
             extent = binary("maximum", extent, 1.0)
-        size = div(extent, float(n_bins))
-        wanted = unary("ceil", where(unary("isnan", size), 0.0, size))
+        size = extent / float(n_bins)
+        wanted = make("ceil", where(make("isnan", size), 0.0, size))
         counts.append(full(size.shape, float(samples), size.dtype) if samples > 0 else
                       clip(wanted, 0.0, float(MAX_SAMPLES)))  # fmt: skip
         starts.append(first)
@@ -85,16 +80,16 @@ def align(
     shape = (n_rois, *bins, channels)  # a place is read with all its channels
     held = parameter(shape, wide.dtype)
     safe = binary("maximum", across, 1)
-    at = (binary("floordiv", step, safe), binary("mod", step, safe))
+    at = (step // safe, step % safe)
     is_used: Node | None = None
     positions = []
     for k in range(2):
         number = cast(at[k], sizes[k].dtype)
-        used = binary("lt", number, counts[k])
-        is_used = used if is_used is None else make("and", is_used, used)
-        bin_start = mul(along(iota(bins[k], sizes[k].dtype), 2 + k, rank), sizes[k])
-        within = div(mul(add(number, 0.5), sizes[k]), binary("maximum", counts[k], 1.0))
-        positions.append(add(add(starts[k], bin_start), within))
+        used = number < counts[k]
+        is_used = used if is_used is None else is_used & used
+        bin_start = along(iota(bins[k], sizes[k].dtype), 2 + k, rank) * sizes[k]
+        within = (number + 0.5) * sizes[k] / binary("maximum", counts[k], 1.0)
+        positions.append(starts[k] + bin_start + within)
     assert is_used is not None
     terms = _corners(wide, images, positions, (height, width), n)
     if largest:
@@ -106,16 +101,16 @@ def align(
     else:
         value = terms[0]
         for term in terms[1:]:
-            value = add(value, term)
-        following = where(is_used, add(held, value), held)
+            value = value + term
+        following = where(is_used, held + value, held)
         initial = full(shape, 0.0, wide.dtype)
-    trips = binary("mul", down, across)
+    trips = down * across
     [total] = loop(trips, [initial], ((step, held), (following,)))
-    places = mul(*counts)
+    places = counts[0] * counts[1]
     if largest:
         result = where(binary("eq", places, 0.0), 0.0, total)
     else:
-        result = div(total, binary("maximum", places, 1.0))
+        result = total / binary("maximum", places, 1.0)
     return cast(permute(result, (0, 3, 1, 2)), x.dtype)
 
 
@@ -129,34 +124,30 @@ def _corners(
     shape = (positions[0].shape[0], 1, positions[0].shape[2], positions[1].shape[3])
     for at, size in zip(positions, sizes, strict=True):
         count = size_like(size, at)
-        beyond = make("or", *(broadcast_to(b, at.shape) for b in (
-            binary("lt", at, -1.0), binary("gt", at, count))))  # fmt: skip
-        beyond = make("or", beyond, unary("isnan", at))
-        beyond = broadcast_to(beyond, shape)
-        outside = beyond if outside is None else make("or", outside, beyond)
-        last = sub(count, 1.0)
-        held = clip(where(unary("isnan", at), 0.0, at), 0.0, last)
-        low = unary("floor", held)
+        beyond = broadcast_to((at < -1.0) | (at > count) | make("isnan", at), shape)
+        outside = beyond if outside is None else outside | beyond
+        last = count - 1.0
+        held = clip(where(make("isnan", at), 0.0, at), 0.0, last)
+        low = make("floor", held)
         lows.append(low)
-        highs.append(binary("minimum", add(low, 1.0), last))
-        rests.append(sub(held, low))
+        highs.append(binary("minimum", low + 1.0, last))
+        rests.append(held - low)
     assert outside is not None
     channels, plane = x.shape[1], sizes[0] * sizes[1]
     rows = reshape(permute(x, (0, 2, 3, 1)), (n * plane, channels))
     image = cast(images, INT64)
-    known = make("and", *(broadcast_to(b, image.shape) for b in (
-        binary("ge", image, 0), binary("lt", image, size_like(n, image)))))  # fmt: skip
+    known = (image >= 0) & (image < size_like(n, image))
     terms = []
     for is_high in ((False, False), (False, True), (True, False), (True, True)):
         y, across = (cast((highs if up else lows)[k], INT64) for k, up in enumerate(is_high))
-        place = add(mul(y, size_like(sizes[1], y)), across)
-        first = mul(image, size_like(plane, image))
+        place = y * size_like(sizes[1], y) + across
+        first = image * size_like(plane, image)
         first = where(known, first, -1)
         first = reshape(first, (image.shape[0], 1, 1, 1))
         # An image that there is not must not become a place in another one.
-        place = where(binary("lt", first, 0), -1, add(place, first))
+        place = where(first < 0, -1, place + first)
         value = make("gather", rows, reshape(place, (shape[0], *shape[2:])), axis=0)
-        weight = mul(*(rests[k] if up else sub(1.0, rests[k]) for k, up in enumerate(is_high)))
-        inside = where(outside, 0.0, cast(weight, x.dtype))
-        terms.append(mul(value, reshape(inside, (shape[0], *shape[2:], 1))))
+        shares = [rests[k] if up else 1.0 - rests[k] for k, up in enumerate(is_high)]
+        inside = where(outside, 0.0, cast(shares[0] * shares[1], x.dtype))
+        terms.append(value * reshape(inside, (shape[0], *shape[2:], 1)))
     return terms

@@ -14,19 +14,15 @@ from itertools import product as combinations
 
 from arenite.ir.compose.basic import (
     INT64,
-    add,
     binary,
     broadcast_to,
     cast,
     computing,
     expand_dims,
     iota,
-    mul,
     permute,
     reshape,
     size_like,
-    sub,
-    unary,
     where,
 )
 from arenite.ir.compose.neural import clip
@@ -45,25 +41,24 @@ def cubic_weights(t: Node, a: float = CUBIC) -> list[Node]:
     """Of the elements at -1, 0, 1 and 2 for a place at t in 0..1."""
 
     def near(x: Node) -> Node:  # |x| <= 1
-        return add(mul(mul(sub(mul(x, a + 2), a + 3), x), x), 1.0)
+        return (x * (a + 2) - (a + 3)) * x * x + 1.0
 
     def far(x: Node) -> Node:  # 1 < |x| < 2
-        return sub(mul(add(mul(sub(mul(x, a), 5 * a), x), 8 * a), x), 4 * a)
+        return ((x * a - 5 * a) * x + 8 * a) * x - 4 * a
 
-    rest = sub(1.0, t)
-    return [far(add(t, 1.0)), near(t), near(rest), far(add(rest, 1.0))]
+    rest = 1.0 - t
+    return [far(t + 1.0), near(t), near(rest), far(rest + 1.0)]
 
 
 def reflected(x: Node, low: Node | float, high: Node) -> Node:
     """x brought within low..high by reflection at these; x itself where it is within."""
-    span = sub(high, low)
+    span = high - low
     is_flat = binary("eq", span, 0.0)
-    twice = where(is_flat, 1.0, mul(span, 2.0))
-    turned = binary("mod", sub(x, low), broadcast_to(twice, x.shape))
-    folded = where(binary("gt", turned, span), sub(twice, turned), turned)
-    inside = make("and", *(broadcast_to(one, x.shape) for one in (
-        binary("ge", x, low), binary("le", x, high))))  # fmt: skip
-    return where(inside, x, where(is_flat, low, add(folded, low)))
+    twice = where(is_flat, 1.0, span * 2.0)
+    turned = (x - low) % broadcast_to(twice, x.shape)
+    folded = where(turned > span, twice - turned, turned)
+    inside = (x >= low) & (x <= high)
+    return where(inside, x, where(is_flat, low, folded + low))
 
 
 def sample(
@@ -78,18 +73,18 @@ def sample(
         at = computing(position)
         count = size_like(size, at)
         low = 0.0 if align_corners else -0.5
-        high = sub(count, 1.0 if align_corners else 0.5)
+        high = count - (1.0 if align_corners else 0.5)
         if mode == "nearest":
-            at = unary("round", at)
+            at = make("round", at)
         if padding == "border" and mode != "cubic":  # whose weights go on behind the border
-            at = clip(at, 0.0, sub(count, 1.0))
+            at = clip(at, 0.0, count - 1.0)
         elif padding == "reflection":
             at = reflected(at, low, high)
         # Far outside all is alike, and no number is outside.
-        at = clip(where(unary("isnan", at), -3.0, at), -3.0, add(count, 2.0))
-        first = unary("floor", at)
-        along = [(offset, weight) for offset, weight in _taps(sub(at, first), mode)]
-        taps.append([(_element(add(first, float(offset)), size, padding, low, high), weight)
+        at = clip(where(make("isnan", at), -3.0, at), -3.0, count + 2.0)
+        first = make("floor", at)
+        along = [(offset, weight) for offset, weight in _taps(at - first, mode)]
+        taps.append([(_element(first + float(offset), size, padding, low, high), weight)
                      for offset, weight in along])  # fmt: skip
     channels = x.shape[1]
     # A place has its channels side by side, where they are enough to be read so.
@@ -103,8 +98,8 @@ def sample(
             value = where(expand_dims(inside, axis), value, 0.0)
         for _, weight in chosen:
             if weight is not None:
-                value = mul(value, expand_dims(cast(weight, wide.dtype), axis))
-        total = value if total is None else add(total, value)
+                value = value * expand_dims(cast(weight, wide.dtype), axis)
+        total = value if total is None else total + value
     assert total is not None
     return cast(permute(total, (0, 2, 1)) if are_last else total, x.dtype)
 
@@ -117,19 +112,18 @@ def _taps(t: Node, mode: str) -> list[tuple[int, Node | None]]:
     if mode == "nearest":
         return [(0, None)]
     if mode == "linear":
-        return [(0, sub(1.0, t)), (1, t)]
+        return [(0, 1.0 - t), (1, t)]
     return list(zip((-1, 0, 1, 2), cubic_weights(t), strict=True))
 
 
 def _element(at: Node, size: Dim, padding: str, low: float, high: Node) -> tuple[Node, Node | None]:
     """The place of an element, and whether it is one."""
-    last = sub(size_like(size, at), 1.0)
+    last = size_like(size, at) - 1.0
     inside = None
     if padding == "zeros":
-        inside = make("and", *(broadcast_to(one, at.shape) for one in (
-            binary("ge", at, 0.0), binary("le", at, last))))  # fmt: skip
+        inside = (at >= 0.0) & (at <= last)
     elif padding == "reflection":
-        at = unary("trunc", reflected(at, low, high))
+        at = make("trunc", reflected(at, low, high))
     return cast(clip(at, 0.0, last), INT64), inside
 
 
@@ -137,7 +131,7 @@ def _all(conditions: Sequence[Node | None]) -> Node | None:
     made: Node | None = None
     for one in conditions:
         if one is not None:
-            made = one if made is None else make("and", made, one)
+            made = one if made is None else made & one
     return made
 
 
@@ -145,8 +139,8 @@ def _linear(x: Node, places: Sequence[Node]) -> Node:
     """Places counted through all axes of an image."""
     linear: Node | None = None
     for place, stride in zip(places, strides_of(x.shape[2:]), strict=True):
-        term = mul(place, size_like(stride, place))
-        linear = term if linear is None else add(linear, term)
+        term = place * size_like(stride, place)
+        linear = term if linear is None else linear + term
     assert linear is not None
     return linear
 
@@ -170,8 +164,8 @@ def _read_rows(x: Node, places: Sequence[Node]) -> Node:
         return full((batch, linear.shape[1], channels), 0.0, x.dtype)
     count = product(sizes)
     last = permute(x, (0, *range(2, x.ndim), 1))
-    starts = mul(expand_dims(iota(batch), 1), size_like(count, linear))
-    return make("gather", reshape(last, (batch * count, channels)), add(linear, starts), axis=0)
+    starts = expand_dims(iota(batch), 1) * size_like(count, linear)
+    return make("gather", reshape(last, (batch * count, channels)), linear + starts, axis=0)
 
 
 def _is_empty(sizes: Sequence[Dim]) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 
-from arenite.ir.compose.basic import cast, div, expand_dims, mul, reshape, slice_axis, sub
+from arenite.ir.compose.basic import cast, expand_dims, reshape, slice_axis
 from arenite.ir.dim import bounds, maximum, product
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
@@ -115,7 +115,7 @@ def _joined(node: Node) -> Node:
         for at in (width - 2, width - 1)
     )
     top = unless(LOWEST, 0.0, make("max", highest, axes=(axis,)))
-    factor = make("exp2", sub(highest, expand_dims(top, axis)))
-    whole = unless(0.0, 1.0, make("sum", mul(total, factor), axes=(axis,)))
-    mixed = make("sum", mul(sums, expand_dims(factor, axis + 1)), axes=(axis,))
-    return cast(div(mixed, expand_dims(whole, axis)), node.dtype)
+    factor = make("exp2", highest - expand_dims(top, axis))
+    whole = unless(0.0, 1.0, make("sum", total * factor, axes=(axis,)))
+    mixed = make("sum", sums * expand_dims(factor, axis + 1), axes=(axis,))
+    return cast(mixed / expand_dims(whole, axis), node.dtype)

@@ -21,19 +21,7 @@ memory, and twice the time of one row.
 from __future__ import annotations
 
 from arenite.dtype import float32
-from arenite.ir.compose.basic import (
-    add,
-    binary,
-    concat,
-    div,
-    expand_dims,
-    mul,
-    reshape,
-    slice_axis,
-    sub,
-    unary,
-    where,
-)
+from arenite.ir.compose.basic import concat, expand_dims, reshape, slice_axis, where
 from arenite.ir.compose.reductions import reduce
 from arenite.ir.dim import product
 from arenite.ir.graph import Graph
@@ -77,20 +65,20 @@ def _of_parts(node: Node, w: Node) -> Node:
     parts, left = [], node.inputs[0]
     for _ in range(PARTS - 1):
         parts.append(_rounded(left))
-        left = sub(left, parts[-1])
+        left = left - parts[-1]
     made = _packed(concat([expand_dims(part, 0) for part in (*parts, left)], 0), w)
     ends = [reshape(slice_axis(made, 0, k, k + 1), node.shape) for k in range(PARTS)]
-    return add(add(ends[2], ends[1]), ends[0])
+    return ends[2] + ends[1] + ends[0]
 
 
 def _rounded(x: Node) -> Node:
     """What a product takes x for."""
     *rows, depth = x.shape
     runs = reshape(x, (*rows, depth // RUN, RUN))
-    scale = mul(reduce("max", unary("abs", runs), (x.ndim,), keep=True), 1 / 127)
-    is_zero = binary("lt", scale, LEAST_NORMAL)
-    numbers = unary("round", div(runs, where(is_zero, 1.0, scale)))
-    return reshape(where(is_zero, 0.0, mul(numbers, scale)), x.shape)
+    scale = reduce("max", abs(runs), (x.ndim,), keep=True) * (1 / 127)
+    is_zero = scale < LEAST_NORMAL
+    numbers = make("round", runs / where(is_zero, 1.0, scale))
+    return reshape(where(is_zero, 0.0, numbers * scale), x.shape)
 
 
 def _packed(x: Node, w: Node) -> Node:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from arenite.backends.cpu.ops.byte_products import INT8, TURN, UINT8, turned
 from arenite.dtype import BY_NAME, DType, Kind
-from arenite.ir.compose.basic import add, binary, sub, where
+from arenite.ir.compose.basic import binary, where
 from arenite.ir.node import Node
 from arenite.ir.ops.define import INT32, INTEGER, REAL, make
 
@@ -98,18 +98,18 @@ def _nearest(x: Node, zero: int, node: Node) -> Node:
     is_signed = node.dtype == INT8
     low, high = (bound - zero for bound in byte_bounds(node.dtype))
     if is_finite(x):
-        bits = make("bitcast", add(x, GREAT), dtype=INT32)
+        bits = make("bitcast", x + GREAT, dtype=INT32)
         for op, bound in (("maximum", low), ("minimum", high)):
             bits = binary(op, bits, GREAT_BITS + bound)
     else:
-        inside = where(binary("gt", x, low), x, low)  # NaN becomes the lower bound
-        inside = where(binary("lt", inside, high), inside, high)
+        inside = where(x > low, x, low)  # NaN becomes the lower bound
+        inside = where(inside < high, inside, high)
         if is_signed:
             inside = where(make("isnan", x), -zero, inside)
-        bits = make("bitcast", add(inside, GREAT), dtype=INT32)
+        bits = make("bitcast", inside + GREAT, dtype=INT32)
     zero += TURN if is_signed else 0
     if zero:
-        bits = add(bits, zero)
+        bits = bits + zero
     made = make("cast", bits, dtype=UINT8)
     return make("bitcast", turned(made), dtype=INT8) if is_signed else made
 
@@ -157,13 +157,13 @@ def without_turn(node: Node) -> Node:
         bits = unturned(operands[0])
         if bits is None:
             return node
-        return sub(make("cast", bits, dtype=node.dtype), TURN)
+        return make("cast", bits, dtype=node.dtype) - TURN
     if node.op == "sub" and operands[0].op == "sub" and node.dtype == INT32:
         wide, first = operands[0].inputs
         numbers = [_one_number(one) for one in (first, operands[1])]
         if wide.op == "cast" and wide.inputs[0].dtype == UINT8 and None not in numbers:
             zero = sum(int(number) for number in numbers if number is not None)
-            return sub(wide, zero)
+            return wide - zero
     return node
 
 

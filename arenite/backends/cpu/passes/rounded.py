@@ -24,7 +24,6 @@ from arenite.backends.cpu.passes.byte_casts import (
     rounded,
     unturned,
 )
-from arenite.ir.compose.basic import add, sub
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops.define import INT32, make
@@ -50,8 +49,8 @@ def stay_numbers(graph: Graph) -> Graph:
             great = new[raised]
             if great.dtype == INT32:
                 great = make("bitcast", great, dtype=FLOAT32)
-            number = sub(great, GREAT)
-            return add(number, float(more)) if more else number
+            number = great - GREAT
+            return number + float(more) if more else number
         bits = unturned(node)
         if bits is not None and bits.op == "cast" and is_between(bits):
             [whole] = bits.inputs
@@ -67,7 +66,7 @@ def _signed(whole: Node) -> Node:
     if whole.op == "add" and whole.inputs[1].op == "full":
         whole, shift = whole.inputs
         more += int(shift.attr("value"))
-    return make("cast", add(whole, more) if more else whole, dtype=INT8)
+    return make("cast", whole + more if more else whole, dtype=INT8)
 
 
 def _first_operands(

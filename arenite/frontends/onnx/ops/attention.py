@@ -14,22 +14,17 @@ from arenite.ir import Dim, Node, known_le, make
 from arenite.ir.compose import neural
 from arenite.ir.compose.basic import (
     INT64,
-    add,
     along,
     binary,
     cast,
     computing,
     concat,
-    div,
     iota,
-    mul,
     pad,
     permute,
     reshape,
     size_like,
     slice_axis,
-    sub,
-    unary,
     where,
 )
 from arenite.ir.compose.indexing import counted_from_front
@@ -153,17 +148,17 @@ def _visible(q: Node, k: Node, past: Dim, band: Band, lengths: Node | None) -> N
     first = size_like(past, keys)
     if lengths is not None:
         ends = reshape(lengths, (lengths.shape[0], 1, 1, 1))
-        seen.append(binary("lt", keys, ends))
-        first = sub(ends, size_like(q.shape[2], ends))
+        seen.append(keys < ends)
+        first = ends - size_like(q.shape[2], ends)
     if band.left is not None or band.right is not None:
-        behind = sub(add(along(iota(q.shape[2]), 2, 4), first), keys)
+        behind = along(iota(q.shape[2]), 2, 4) + first - keys
         if band.left is not None:
-            seen.append(binary("le", behind, band.left))
+            seen.append(behind <= band.left)
         if band.right is not None:
-            seen.append(binary("ge", behind, -band.right))
+            seen.append(behind >= -band.right)
     made: Node | None = None
     for one in seen:
-        made = one if made is None else binary("and", made, one)
+        made = one if made is None else made & one
     return made
 
 
@@ -174,7 +169,7 @@ def _joined(mask: Node | None, seen: Node | None, q: Node) -> Node | None:
         mask = cast(mask, wide)
     if mask is None or seen is None:
         return seen if mask is None else mask
-    return binary("and", mask, seen) if mask.dtype.name == "bool" else where(seen, mask, -math.inf)
+    return mask & seen if mask.dtype.name == "bool" else where(seen, mask, -math.inf)
 
 
 def _spelled(
@@ -185,12 +180,12 @@ def _spelled(
     shown = [scores]
     softcap = call.attr("softcap", 0.0)
     if softcap:
-        scores = mul(unary("tanh", div(scores, softcap)), softcap)
+        scores = make("tanh", scores / softcap) * softcap
     shown.append(scores)
     if mask is not None and mask.dtype.name == "bool":
         scores = where(mask, scores, -math.inf)
     elif mask is not None:
-        scores = add(scores, cast(mask, scores.dtype))
+        scores = scores + cast(mask, scores.dtype)
     shown.append(scores)
     weights = _weights(scores)
     shown.append(weights)
@@ -206,9 +201,9 @@ def _weights(scores: Node) -> Node:
     last = scores.ndim - 1
     highest = reduce("max", scores, [last], keep=True)
     is_none = binary("eq", highest, -math.inf)
-    raised = unary("exp", sub(scores, where(is_none, 0.0, highest)))
+    raised = make("exp", scores - where(is_none, 0.0, highest))
     total = reduce("sum", raised, [last], keep=True)
-    return div(raised, where(binary("eq", total, 0.0), 1.0, total))
+    return raised / where(binary("eq", total, 0.0), 1.0, total)
 
 
 def _scores(call: Call, q: Node, k: Node, scale: float) -> Node:
@@ -220,7 +215,7 @@ def _scores(call: Call, q: Node, k: Node, scale: float) -> Node:
     grouped = reshape(computing(q), (batch, groups, heads // groups, length, width))
     shared = reshape(computing(k), (batch, groups, 1, keys, width))
     made = make("matmul", grouped, shared, transpose_a=False, transpose_b=True)
-    return mul(reshape(made, (batch, heads, length, keys)), scale)
+    return reshape(made, (batch, heads, length, keys)) * scale
 
 
 def _mixed(weights: Node, v: Node) -> Node:
@@ -295,8 +290,8 @@ def rotary_embedding(call: Call) -> Result:
     else:
         one, two = (slice_axis(wide, 3, k * rotated // 2, (k + 1) * rotated // 2) for k in range(2))
     turned = [
-        sub(mul(one, angles[0]), mul(two, angles[1])),
-        add(mul(one, angles[1]), mul(two, angles[0])),
+        one * angles[0] - two * angles[1],
+        one * angles[1] + two * angles[0],
     ]
     if call.attr("interleaved", 0):
         made = concat([reshape(part, (*part.shape, 1)) for part in turned], 4)

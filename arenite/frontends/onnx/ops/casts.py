@@ -65,19 +65,19 @@ def power_of_two(call: Call, x: Node, saturate: bool, mode: str) -> Node:
     if mode not in ("up", "down", "nearest"):
         call.fail(f"round_mode is 'up', 'down' or 'nearest', not {mode!r}")
     bits = make("bitcast", basic.cast(x, FLOAT32), dtype=UINT32)
-    exponent = binary("and", binary("shift_right", bits, 23), 0xFF)
-    fraction = binary("and", bits, 0x7FFFFF)
+    exponent = bits >> 23 & 0xFF
+    fraction = bits & 0x7FFFFF
     if mode == "up":
-        rises = binary("gt", fraction, 0)
+        rises = fraction > 0
     elif mode == "nearest":
         # Halfway up; among what has no leading one only what is more than halfway.
-        is_normal = binary("gt", exponent, 0)
-        more = binary("gt", fraction, 0x400000)
-        rises = where(is_normal, binary("ge", fraction, 0x400000), more)
+        is_normal = exponent > 0
+        more = fraction > 0x400000
+        rises = where(is_normal, fraction >= 0x400000, more)
     else:
         rises = full(bits.shape, False, BOOL)
     last = 0xFE if saturate else 0xFF
-    risen = binary("minimum", binary("add", exponent, basic.cast(rises, UINT32)), last)
+    risen = binary("minimum", exponent + basic.cast(rises, UINT32), last)
     code = where(binary("eq", exponent, 0xFF), exponent, risen)
     return make("bitcast", basic.cast(code, UINT8), dtype=POWERS)
 

@@ -16,17 +16,13 @@ from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Node, ceildiv, constant, make, product
 from arenite.ir.compose import linear, neural
 from arenite.ir.compose.basic import (
-    add,
-    binary,
     cast,
     computing,
     concat,
     expand_dims,
-    mul,
     permute,
     reshape,
     slice_axis,
-    sub,
     swap_axes,
 )
 from arenite.ir.compose.blocks import blocks_of, has_blocks, product_of_blocks, repeated
@@ -82,7 +78,7 @@ def fused_conv(call: Call) -> Result:
     """act(conv(x, w) + bias + z)"""
     made = only(standard(call, "Conv", 22, call.inputs[:3]))
     if call.has(3):
-        made = add(made, call.node(3))
+        made = made + call.node(3)
     return _activated(call, made, call.attr("activation_params", []))
 
 
@@ -94,7 +90,7 @@ def conv_with_channels_last(call: Call) -> Result:
     made = only(standard(call, "Conv", 22, [first, *call.inputs[1:3]]))
     made = permute(made, (0, *range(2, x.ndim), 1))
     if call.has(3):
-        made = add(made, call.node(3))
+        made = made + call.node(3)
     return _activated(call, made, call.attr("activation_params", []))
 
 
@@ -118,7 +114,7 @@ def fused_gemm(call: Call) -> Result:
 def gemm_fast_gelu(call: Call) -> Result:
     made = computing(linear.matmul(call.node(0), call.node(1)))
     if call.has(2):
-        made = add(made, computing(call.node(2)))
+        made = made + computing(call.node(2))
     return cast(neural.gelu_tanh(made), call.value(0).dtype)
 
 
@@ -130,7 +126,7 @@ def fused_matmul(call: Call) -> Result:
     a, b = _turned(call, 0, "A"), _turned(call, 1, "B")
     made = linear.matmul(a, b)
     alpha = float(call.attr("alpha", 1.0))
-    return made if alpha == 1 else cast(mul(computing(made), alpha), made.dtype)
+    return made if alpha == 1 else cast(computing(made) * alpha, made.dtype)
 
 
 def _turned(call: Call, index: int, letter: str) -> Node:
@@ -151,10 +147,7 @@ def _unpacked(x: Node, bits: int) -> Node:
     if bits == 8:
         return x
     low = (1 << bits) - 1
-    parts = [
-        binary("and", x if shift == 0 else binary("shift_right", x, shift), low)
-        for shift in range(0, 8, bits)
-    ]
+    parts = [(x if shift == 0 else x >> shift) & low for shift in range(0, 8, bits)]
     joined = concat([expand_dims(part, x.ndim) for part in parts], x.ndim)
     return reshape(joined, (*x.shape[:-1], x.shape[-1] * len(parts)))
 
@@ -193,11 +186,11 @@ def matmul_n_bits(call: Call) -> Result:
         may_round = call.attr("accuracy_level", 0) == BYTES_ALLOWED
         made = product_of_blocks(x, blocks, may_round)
     else:
-        numbers = sub(cast(_unpacked(packed, bits), FLOAT32), expand_dims(zeros, 2))
-        weights = mul(numbers, expand_dims(scales, 2))
+        numbers = cast(_unpacked(packed, bits), FLOAT32) - expand_dims(zeros, 2)
+        weights = numbers * expand_dims(scales, 2)
         made = _product(x, slice_axis(reshape(weights, (width, n_blocks * block)), 1, 0, depth))
     if call.has(5):
-        made = add(made, computing(call.node(5)))
+        made = made + computing(call.node(5))
     return cast(made, x.dtype)
 
 
@@ -238,12 +231,12 @@ def matmul_bnb4(call: Call) -> Result:
         call.fail(f"quant_type {kind}, K = {depth}, N = {width}, blocks of {block}")
     count = depth * width
     packed = _of_size(call, 1, (ceildiv(count, 2), 1))
-    high, low = binary("shift_right", packed, 4), binary("and", packed, 15)
+    high, low = packed >> 4, packed & 15
     codes = slice_axis(reshape(concat([high, low], 1), (2 * ceildiv(count, 2),)), 0, 0, count)
     table = constant(np.array(NF4 if kind else FP4, np.float32))
     numbers = make("gather", table, cast(codes, BY_NAME["int64"]), axis=0)
     largest = _of_size(call, 2, (ceildiv(count, block),))
-    scaled = mul(numbers, repeated(cast(largest, FLOAT32), 0, block, count))
+    scaled = numbers * repeated(cast(largest, FLOAT32), 0, block, count)
     rows = reshape(scaled, (width, depth))
     if not call.attr("transB", 1):
         rows = swap_axes(rows, 0, 1)
@@ -280,8 +273,8 @@ def gather_block_quantized(call: Call) -> Result:
     if rest:
         zero = _unpacked(rest[0], bits)
         zero = slice_axis(zero, zero.ndim - 1, 0, n_blocks) if bits < 8 else zero
-        numbers = sub(numbers, repeated(cast(zero, FLOAT32), along, block, size))
+        numbers = numbers - repeated(cast(zero, FLOAT32), along, block, size)
     elif middle:
-        numbers = sub(numbers, float(middle))
-    made = mul(numbers, repeated(cast(scale, FLOAT32), along, block, size))
+        numbers = numbers - float(middle)
+    made = numbers * repeated(cast(scale, FLOAT32), along, block, size)
     return cast(made if is_apart else make("gather", made, places, axis=at), scales.dtype)

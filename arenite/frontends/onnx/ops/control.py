@@ -262,7 +262,7 @@ def _scanned(
     trips = size(length, INT64)
 
     def place(number: Node, is_backwards: int) -> Node:
-        return basic.sub(basic.sub(trips, 1), number) if is_backwards else number
+        return trips - 1 - number if is_backwards else number
 
     def build(number: Node, carried: Sequence[Node]) -> Body:
         rows = [

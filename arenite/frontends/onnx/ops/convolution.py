@@ -19,19 +19,16 @@ from arenite.frontends.onnx.registry import Result, operator
 from arenite.ir import Dim, Node, full, known_le, make, product
 from arenite.ir.compose import convolution, neural
 from arenite.ir.compose.basic import (
-    add,
     along,
     broadcast_to,
     cast,
     concat,
     iota,
-    mul,
     pad,
     reshape,
     size_like,
     slice_all,
     slice_axis,
-    sub,
 )
 from arenite.ir.compose.sampling import linear_sample
 
@@ -166,7 +163,7 @@ def col2im(call: Call) -> Result:
         tap = reshape(tap, (x.shape[0], channels, *counts))
         for k, (at, d, s, size) in enumerate(zip(place, dilations, strides, padded, strict=True)):
             tap = _spread(tap, 2 + k, s, at * d, size)
-        total = tap if total is None else add(total, tap)
+        total = tap if total is None else total + tap
     assert total is not None
     starts = [0, 0, *(before for before, _ in pads)]
     stops = [*total.shape[:2], *(p[0] + size for p, size in zip(pads, image, strict=True))]
@@ -205,22 +202,20 @@ def deform_conv(call: Call) -> Result:
     for k in range(n):
         at = slice_axis(offsets, 2 + n, k, k + 1)
         at = reshape(at, (batch, sets, *kernel, 1, *counts))
-        start = mul(iota(counts[k], x.dtype), float(windows.strides[k]))
-        start = sub(start, size_like(windows.padding[k][0], start))
-        tap = mul(iota(kernel[k], x.dtype), float(windows.dilations[k]))
-        fixed = add(along(tap, 2 + k, rank), along(start, 3 + n + k, rank))
-        positions.append(reshape(add(at, fixed), (batch * sets, product((*kernel, *counts)))))
+        start = iota(counts[k], x.dtype) * float(windows.strides[k])
+        start = start - size_like(windows.padding[k][0], start)
+        tap = iota(kernel[k], x.dtype) * float(windows.dilations[k])
+        fixed = along(tap, 2 + k, rank) + along(start, 3 + n + k, rank)
+        positions.append(reshape(at + fixed, (batch * sets, product((*kernel, *counts)))))
     image = reshape(x, (batch * sets, channels // sets, *x.shape[2:]))
     seen = linear_sample(image, positions, "zeros")
     seen = reshape(seen, (batch, sets, channels // sets, *kernel, *counts))
     if mask is not None:
-        seen = mul(seen, reshape(mask, (batch, sets, 1, *kernel, *counts)))
+        seen = seen * reshape(mask, (batch, sets, 1, *kernel, *counts))
     # A product for each group: [out, channel * tap] by [channel * tap, place].
     depth = w.shape[1] * taps
     columns = reshape(seen, (batch, groups, depth, product(counts)))
     rows = reshape(w, (1, groups, w.shape[0] // groups, depth))
     result = make("matmul", rows, columns, transpose_a=False, transpose_b=False)
     result = reshape(cast(result, x.dtype), (batch, w.shape[0], *counts))
-    return (
-        result if bias is None else add(result, broadcast_to(along(bias, 1, 2 + n), result.shape))
-    )
+    return result if bias is None else result + broadcast_to(along(bias, 1, 2 + n), result.shape)

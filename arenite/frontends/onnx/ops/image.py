@@ -14,17 +14,13 @@ from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Node, full, make, product
 from arenite.ir.compose import roi
 from arenite.ir.compose.basic import (
-    add,
     broadcast_to,
     cast,
     concat,
-    div,
     iota,
-    mul,
     reshape,
     size_like,
     slice_axis,
-    sub,
 )
 from arenite.ir.compose.interpolation import Axis, Method, resize
 from arenite.ir.compose.sampling import sample
@@ -152,11 +148,9 @@ def grid_sample(call: Call) -> Result:
         at = slice_axis(grid, n + 1, n - 1 - k, n - k)
         at = cast(reshape(at, (batch, product(places))), _wide(grid))
         size = size_like(x.shape[2 + k], at)
-        if corners:
-            at = mul(mul(add(at, 1.0), 0.5), sub(size, 1.0))
-        else:
-            at = mul(sub(mul(add(at, 1.0), size), 1.0), 0.5)
-        positions.append(at)
+        from_left = at + 1.0
+        inner = from_left * 0.5 * (size - 1.0) if corners else (from_left * size - 1.0) * 0.5
+        positions.append(inner)
     is_float = x.dtype.kind.value == "float"
     image = x if is_float or mode == "nearest" else cast(x, BY_NAME["float32"])
     if not is_float and mode == "nearest":
@@ -187,10 +181,10 @@ def affine_grid(call: Call) -> Result:
         steps = iota(sizes[k], wide.dtype)
         size = size_like(sizes[k], steps)
         if corners:
-            away = make("maximum", sub(size, 1.0), full((), 1.0, wide.dtype))
-            at = sub(div(mul(steps, 2.0), away), 1.0)
+            away = make("maximum", size - 1.0, full((), 1.0, wide.dtype))
+            at = steps * 2.0 / away - 1.0
         else:
-            at = sub(div(add(mul(steps, 2.0), 1.0), size), 1.0)
+            at = (steps * 2.0 + 1.0) / size - 1.0
         shape: list[Dim] = [1] * n
         shape[k] = sizes[k]
         rows.append(broadcast_to(reshape(at, (*shape, 1)), (*sizes, 1)))

@@ -7,7 +7,7 @@ from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.ir import Node, make
 from arenite.ir.compose import linear
-from arenite.ir.compose.basic import add, broadcast_to, cast, computing, mul
+from arenite.ir.compose.basic import broadcast_to, cast, computing
 from arenite.ir.compose.determinant import determinant
 
 
@@ -30,7 +30,7 @@ def gemm(call: Call) -> Result:
     )
     wide = _scaled(computing(product), call.attr("alpha", 1.0))
     if c is not None:
-        wide = add(wide, broadcast_to(_scaled(cast(c, wide.dtype), call.attr("beta", 1.0)),
+        wide = (wide + broadcast_to(_scaled(cast(c, wide.dtype), call.attr("beta", 1.0)),
                                       wide.shape))  # fmt: skip
     return cast(wide, product.dtype)
 
@@ -40,10 +40,10 @@ def _scaled(x: Node, factor: float) -> Node:
     if factor == 1:
         return x
     if x.dtype.kind is Kind.FLOAT:
-        return mul(x, factor)
+        return x * factor
     if factor == int(factor):
-        return mul(x, int(factor))
-    return cast(mul(cast(x, BY_NAME["float64"]), factor), x.dtype)
+        return x * int(factor)
+    return cast(cast(x, BY_NAME["float64"]) * factor, x.dtype)
 
 
 @operator("Einsum")

@@ -7,20 +7,17 @@ from dataclasses import dataclass
 
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
-from arenite.ir import Node
+from arenite.ir import Node, make
 from arenite.ir.compose import neural, recurrent
 from arenite.ir.compose.basic import (
     INT64,
-    add,
     binary,
     cast,
     concat,
     expand_dims,
-    mul,
     permute,
     reshape,
     slice_axis,
-    unary,
     where,
 )
 from arenite.ir.compose.recurrent import Function, Peepholes
@@ -40,16 +37,16 @@ def _activation(name: str, numbers: tuple[float, ...]) -> Function | None:
     alpha, beta = (*numbers, 0.0, 0.0)[:2]
     functions: dict[str, Function] = {
         "relu": lambda x: binary("maximum", x, 0.0),
-        "tanh": lambda x: unary("tanh", x),
+        "tanh": lambda x: make("tanh", x),
         "sigmoid": neural.sigmoid,
         "softsign": neural.softsign,
         "softplus": neural.softplus,
-        "affine": lambda x: add(mul(x, alpha), beta),
+        "affine": lambda x: x * alpha + beta,
         "elu": lambda x: neural.elu(x, alpha),
-        "hardsigmoid": lambda x: neural.clip(add(mul(x, alpha), beta), 0.0, 1.0),
+        "hardsigmoid": lambda x: neural.clip(x * alpha + beta, 0.0, 1.0),
         "leakyrelu": lambda x: neural.leaky_relu(x, alpha),
-        "scaledtanh": lambda x: mul(unary("tanh", mul(x, beta)), alpha),
-        "thresholdedrelu": lambda x: where(binary("ge", x, alpha), x, 0.0),
+        "scaledtanh": lambda x: make("tanh", x * beta) * alpha,
+        "thresholdedrelu": lambda x: where(x >= alpha, x, 0.0),
     }
     return functions.get(name)
 
@@ -163,7 +160,7 @@ def _stacked(call: Call, made: Sequence[tuple[Node, ...]]) -> tuple[Node, ...]:
 
 
 def _sum(a: Node | None, b: Node | None) -> Node | None:
-    return None if a is None or b is None else add(a, b)
+    return None if a is None or b is None else a + b
 
 
 @operator("LSTM", since=7)
