@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir.compose import basic, elimination
-from arenite.ir.compose import determinant as determinants
 from arenite.ir.compose.basic import cast
 from arenite.ir.compose.complex_numbers import is_complex
 from arenite.ir.element import numpy_dtype
@@ -139,7 +138,7 @@ def det(x: Any, /) -> Tensor:
         return _by_numpy(np.linalg.det, node.shape[:-2], node.dtype, node)
     if node.shape[-1] == 0:
         return ones(node.shape[:-2], node.dtype)
-    return wrap(determinants.determinant(node))
+    return wrap(elimination.determinant(node))
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
@@ -176,8 +175,7 @@ def inv(x: Any, /) -> Tensor:
     _, n = _sizes(node, "inv")
     if n == 0:
         return wrap(node)
-    identity = basic.broadcast_to(eye(n, dtype=node.dtype).node, node.shape)
-    return wrap(elimination.solution(node, identity))
+    return wrap(elimination.inverse(node))
 
 
 def solve(x1: Any, x2: Any, /) -> Tensor:

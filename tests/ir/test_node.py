@@ -47,7 +47,7 @@ def test_operators_of_python_make_nodes() -> None:
         (abs(-X), abs(-x)),
         (ints // 2 + ints % 3, n // 2 + n % 3),
         ((ints << 2) ^ (ints >> 1) & 5 | 8, (n << 2) ^ (n >> 1) & 5 | 8),
-        (~((X < row) | (X >= 0.5)), ~((x < x.sum(0)) | (x >= 0.5))),
+        (~((row > X) | (X >= 0.5)), ~((x.sum(0) > x) | (x >= 0.5))),
         ((X > 0.0) & (X <= 2.0), (x > 0.0) & (x <= 2.0)),
     ]
     for node, wanted in cases:

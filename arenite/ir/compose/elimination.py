@@ -6,11 +6,14 @@ What no number answers is infinite or NaN: a singular system, the root of what i
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from arenite.ir.compose.basic import (
     INT64,
     along,
     binary,
     broadcast_to,
+    cast,
     concat,
     iota,
     reshape,
@@ -42,34 +45,51 @@ def solution(a: Node, b: Node) -> Node:
     return slice_axis(solved, last, n, n + b.shape[-1])
 
 
+def inverse(x: Node) -> Node:
+    """Of square matrices; one that has none gives infinities and NaN."""
+    rows, columns = (along(iota(x.shape[-1]), axis, x.ndim) for axis in (x.ndim - 2, x.ndim - 1))
+    identity = cast(binary("eq", rows, columns), x.dtype)
+    return solution(x, broadcast_to(identity, x.shape))
+
+
+def determinant(x: Node) -> Node:
+    """Of square matrices."""
+    [value] = _of_pivots(x, [1.0], lambda pivot, value: [value * pivot])
+    return value
+
+
 def sign_and_logarithm(x: Node) -> tuple[Node, Node]:
     """Of the determinant: its sign, and the logarithm of its size, which may be beyond all
     numbers. Of a singular matrix 0 and minus infinity."""
-    batch, n = x.shape[:-2], x.shape[-1]
-    last = x.ndim - 1
+    sign, logarithm = _of_pivots(
+        x,
+        [1.0, 0.0],
+        lambda pivot, sign, total: [sign * make("sign", pivot), total + make("log", abs(pivot))],
+    )
+    return sign, logarithm
+
+
+def _of_pivots(
+    x: Node, starts: Sequence[float], following: Callable[..., Sequence[Node]]
+) -> tuple[Node, ...]:
+    """What the pivots of an elimination make of numbers, one pivot after the other. Of two rows
+    that change places the pivot has the other sign."""
+    batch, n, last = x.shape[:-2], x.shape[-1], x.ndim - 1
     step, matrix = parameter((), INT64), parameter(x.shape, x.dtype)
-    sign, total = parameter(batch, x.dtype), parameter(batch, x.dtype)
+    values = [parameter(batch, x.dtype) for _ in starts]
     rows = along(iota(n), last - 1, x.ndim)
     swapped, chosen, is_swap = _pivoted(matrix, step)
     pivot = _taken(chosen, step, last)
-    below = _taken(swapped, step, last)
     divisor = where(binary("eq", pivot, 0.0), 1.0, pivot)
-    factor = where(rows > step, below / divisor, 0.0)
-    of_pivot = reshape(pivot, batch)
-    turned = where(is_swap, -make("sign", of_pivot), make("sign", of_pivot))
-    _, found, logarithm = loop(
+    factor = where(rows > step, _taken(swapped, step, last) / divisor, 0.0)
+    turned = reshape(pivot, batch)
+    made = following(where(is_swap, -turned, turned), *values)
+    _, *found = loop(
         size(n, INT64),
-        [x, full(batch, 1.0, x.dtype), full(batch, 0.0, x.dtype)],
-        (
-            (step, matrix, sign, total),
-            (
-                swapped - factor * chosen,
-                sign * turned,
-                total + make("log", abs(of_pivot)),
-            ),
-        ),
+        [x, *(full(batch, start, x.dtype) for start in starts)],
+        ((step, matrix, *values), (swapped - factor * chosen, *made)),
     )
-    return found, logarithm
+    return tuple(found)
 
 
 def _pivoted(matrix: Node, step: Node) -> tuple[Node, Node, Node]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from arenite.dtype import BY_NAME
 from arenite.frontends.onnx.call import Call
+from arenite.frontends.onnx.ops.linear import square_matrices
 from arenite.frontends.onnx.registry import MICROSOFT, Handler, Result, handler_of, operator
 from arenite.frontends.onnx.values import AnyValue, Value
 from arenite.ir import Node, full, make
@@ -24,8 +25,8 @@ from arenite.ir.compose.basic import (
     reshape,
     slice_axis,
 )
+from arenite.ir.compose.elimination import inverse
 from arenite.ir.compose.indexing import counted_from_front
-from arenite.ir.compose.inverse import inverse
 from arenite.ir.compose.reductions import mean, reduce
 
 FLOAT32, INT32 = BY_NAME["float32"], BY_NAME["int32"]
@@ -244,7 +245,8 @@ def _grouped(call: Call, x: Node, parameters_at: int) -> Node:
 
 @operator("Inverse", domain=MICROSOFT)
 def inverse_of(call: Call) -> Result:
-    return inverse(call.node(0))
+    x = square_matrices(call)
+    return cast(inverse(computing(x)), x.dtype)
 
 
 @operator("Unique", domain=MICROSOFT)
