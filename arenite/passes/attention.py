@@ -20,8 +20,7 @@ from arenite.ir.compose.basic import (
 )
 from arenite.ir.dim import Dim, bounds
 from arenite.ir.node import Node
-from arenite.ir.ops.attention import Operands, heads_a_group, operands
-from arenite.ir.ops.attention_pages import pages_operands
+from arenite.ir.ops.attention import Operands, heads_a_group, operands, pages_operands
 from arenite.ir.ops.define import BOOL, INT32, INT64, make
 from arenite.ir.ops.sources import size
 

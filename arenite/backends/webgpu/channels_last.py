@@ -17,8 +17,13 @@ from arenite.ir.compose.basic import pad, reshape
 from arenite.ir.dim import Dim, bounds, product
 from arenite.ir.node import Node
 from arenite.ir.ops.access import Index, Reduction, Source, summed
-from arenite.ir.ops.contraction import product_dtype
-from arenite.ir.ops.convolution import LAST_ATTRS, image_source, last_reference, last_sizes
+from arenite.ir.ops.contraction import (
+    LAST_ATTRS,
+    image_source,
+    last_reference,
+    last_sizes,
+    product_dtype,
+)
 from arenite.ir.ops.define import OPS, Array, Attrs, Inferred, Sizes, define, make
 from arenite.passes.channels_last import channels_last, permuted
 

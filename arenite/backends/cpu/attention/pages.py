@@ -28,8 +28,7 @@ from arenite.errors import IndexOutOfRange
 from arenite.ir.compose.basic import expand_dims, permute
 from arenite.ir.dim import Dim, bounds
 from arenite.ir.node import Node
-from arenite.ir.ops.attention import Operands
-from arenite.ir.ops.attention_pages import pages_operands
+from arenite.ir.ops.attention import Operands, pages_operands
 from arenite.schedule.kernel import Kernel
 
 _ROW = ir.Name("batch0")

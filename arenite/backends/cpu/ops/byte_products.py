@@ -23,7 +23,7 @@ from arenite.dtype import BY_NAME, DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.node import Node
 from arenite.ir.ops.access import Index, Reduction, Source, summed
-from arenite.ir.ops.convolution import LAST_ATTRS, image_source, last_reference, last_sizes
+from arenite.ir.ops.contraction import LAST_ATTRS, image_source, last_reference, last_sizes
 from arenite.ir.ops.define import (
     INT32,
     OPS,

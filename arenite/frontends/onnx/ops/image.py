@@ -1,4 +1,6 @@
-"""Operators on images: Resize, Upsample, GridSample, AffineGrid, RoiAlign, ImageDecoder."""
+"""Operators on images and boxes in them: Resize, Upsample, GridSample, AffineGrid, RoiAlign,
+NonMaxSuppression, ImageDecoder.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Node, full, make, product
-from arenite.ir.compose import roi
 from arenite.ir.compose.basic import (
+    INT64,
     broadcast_to,
     cast,
     concat,
@@ -23,7 +25,8 @@ from arenite.ir.compose.basic import (
     slice_axis,
 )
 from arenite.ir.compose.interpolation import Axis, Method, resize
-from arenite.ir.compose.sampling import sample
+from arenite.ir.compose.sampling import align, sample
+from arenite.ir.compose.suppression import suppressed
 
 #: Denominators of scales that sizes which are no numbers yet are multiplied with.
 MAX_DENOMINATOR = 64
@@ -204,7 +207,7 @@ def roi_align(call: Call) -> Result:
     x, rois, images = call.node(0), call.node(1), call.node(2)
     if x.ndim != 4 or rois.ndim != 2 or rois.shape[1] != 4 or images.shape != rois.shape[:1]:
         call.fail(f"image {x.shape}, regions {rois.shape} and their images {images.shape}")
-    return roi.align(
+    return align(
         x,
         rois,
         images,
@@ -235,3 +238,25 @@ def image_decoder(call: Call) -> Result:
     if form not in ("RGB", "BGR"):
         call.fail(f"pixel_format is {form!r}, not RGB, BGR or Grayscale")
     return Value.of_known(np.ascontiguousarray(pixels[..., ::-1] if form == "BGR" else pixels))
+
+
+@operator("NonMaxSuppression", since=10)
+def non_max_suppression(call: Call) -> Result:
+    boxes, scores = call.node(0), call.node(1)
+    if boxes.ndim != 3 or scores.ndim != 3 or boxes.shape[2] != 4:
+        call.fail(f"boxes of shape {boxes.shape} and scores of shape {scores.shape}")
+    if boxes.shape[:2] != (scores.shape[0], scores.shape[2]):
+        call.fail(f"boxes of shape {boxes.shape} for scores of shape {scores.shape}")
+    count = call.size(2) if call.has(2) else 0
+    if isinstance(count, int) and count < 1:
+        return full((0, 3), 0, INT64)
+    overlap = call.optional(3)
+    least = call.optional(4)
+    return suppressed(
+        boxes,
+        scores,
+        count,
+        full((), 0.0, boxes.dtype) if overlap is None else reshape(cast(overlap, boxes.dtype), ()),
+        None if least is None else reshape(cast(least, scores.dtype), ()),
+        centred=bool(call.attr("center_point_box", 0)),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from arenite.dtype import Kind
 from arenite.frontends.onnx.call import Call
-from arenite.frontends.onnx.ops.windows import Windows, auto_pad, pads_of, per_axis, windows_of
+from arenite.frontends.onnx.ops.convolution import Windows, auto_pad, pads_of, per_axis, windows_of
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.ir import Dim, Node, full, make, product
 from arenite.ir.compose import neural
