@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from arenite.dtype import BY_NAME
+from arenite.ir import Dim, Node, bounds, make, size
 from arenite.ir.compose.basic import (
     binary,
     broadcast_to,
@@ -18,11 +19,8 @@ from arenite.ir.compose.basic import (
     reshape,
     where,
 )
-from arenite.ir.dim import Dim, bounds
-from arenite.ir.node import Node
 from arenite.ir.ops.attention import Operands, heads_a_group, operands, pages_operands
-from arenite.ir.ops.define import BOOL, INT32, INT64, make
-from arenite.ir.ops.sources import size
+from arenite.ir.ops.define import BOOL, INT32, INT64
 
 FLOAT32 = BY_NAME["float32"]
 LOWEST = float("-inf")

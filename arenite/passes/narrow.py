@@ -16,11 +16,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from arenite.dtype import BY_NAME, DType, Kind, float32, uint8
+from arenite.ir import OPS, Graph, Node, Region, constant, full, make, parameter
 from arenite.ir.compose.basic import binary, cast, where
 from arenite.ir.element import limits
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
-from arenite.ir.ops import OPS, Region, constant, full, make, parameter
 from arenite.ir.ops.define import BOOL, INT64
 from arenite.ir.ops.narrow import HELD, SMALL_FLOATS
 from arenite.ir.ops.reductions import greatest, least

@@ -17,11 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from arenite.dtype import Kind
+from arenite.ir import OPS, Graph, Node, full, make
 from arenite.ir.compose.basic import along
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
-from arenite.ir.ops.define import OPS, make
-from arenite.ir.ops.sources import full
 from arenite.passes.known import is_known
 from arenite.passes.rewrite import remade
 

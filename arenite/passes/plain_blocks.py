@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from arenite.dtype import float32
 from arenite.dtype.blocks import block_type
+from arenite.ir import Node, make
 from arenite.ir.compose.basic import cast, concat, expand_dims, reshape
-from arenite.ir.node import Node
-from arenite.ir.ops.define import make
 
 
 def plain_blocks(node: Node) -> Node:

@@ -18,11 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from arenite.dtype import BY_NAME, DType, Kind
+from arenite.ir import Graph, Node, full, make
 from arenite.ir.compose.basic import binary, where
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
-from arenite.ir.ops import full
-from arenite.ir.ops.define import BOOL, make
+from arenite.ir.ops.define import BOOL
 from arenite.passes.rewrite import remade
 
 FLOAT32 = BY_NAME["float32"]

@@ -13,9 +13,8 @@ from __future__ import annotations
 from math import isqrt
 
 from arenite.dtype import BY_NAME, Kind
+from arenite.ir import Node, make
 from arenite.ir.compose.basic import cast, expand_dims, iota, pad, reshape, slice_axis
-from arenite.ir.node import Node
-from arenite.ir.ops.define import make
 from arenite.ir.ops.reductions import greatest, least
 
 INT32, INT64 = BY_NAME["int32"], BY_NAME["int64"]

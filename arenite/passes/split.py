@@ -10,10 +10,8 @@ not depend on how many threads there are. Small floats are summed in float32 all
 from __future__ import annotations
 
 from arenite.dtype import BY_NAME, Kind
+from arenite.ir import Dim, Node, bounds, ceildiv, make, product
 from arenite.ir.compose.basic import slice_axis
-from arenite.ir.dim import Dim, bounds, ceildiv, product
-from arenite.ir.node import Node
-from arenite.ir.ops.define import make
 
 FLOAT32 = BY_NAME["float32"]
 

@@ -21,11 +21,9 @@ from arenite.errors import (
     ShapeMismatch,
     TypeMismatch,
 )
+from arenite.ir import Graph, Node, parameter, typed
 from arenite.ir.dim import evaluate
 from arenite.ir.element import numpy_dtype
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node, typed
-from arenite.ir.ops import parameter
 from arenite.ir.ops.control import loop_parts
 from arenite.ir.ops.unbounded import NO_BOUND, bind_shape, sizes_entering, sizes_made
 from arenite.pipeline.growth import DONE

@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.dtype import BY_NAME
-from arenite.ir.dim import Dim, Found, Var, evaluate, variables
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node, Origins
-from arenite.ir.ops import graph_input
+from arenite.ir import Dim, Graph, Node, Origins, Var, graph_input, variables
+from arenite.ir.dim import Found, evaluate
 from arenite.ir.size_substitution import substituted
 
 Array = NDArray[Any]

@@ -20,21 +20,11 @@ from numpy.lib.array_utils import byte_bounds
 
 from arenite.dtype import DType, Kind
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
-from arenite.ir.dim import (
-    Dim,
-    Expr,
-    Found,
-    Var,
-    bounds,
-    check_binding,
-    evaluate,
-    found_in,
-    product,
-    variables,
-)
+from arenite.ir import Dim, Expr, Var, bounds, product, typed, variables
+from arenite.ir.dim import Found, check_binding, evaluate, found_in
 from arenite.ir.element import in_native_order, numpy_dtype
 from arenite.ir.interface import Port
-from arenite.ir.node import Shape, typed
+from arenite.ir.node import Shape
 from arenite.records import NamedTuple
 
 if TYPE_CHECKING:

@@ -14,11 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from arenite.errors import NotSupported
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
-from arenite.ir.ops import Region, make, parameter
+from arenite.ir import OPS, Graph, Node, Region, make, parameter
 from arenite.ir.ops.control import loop_parts, regions_of
-from arenite.ir.ops.define import OPS
 from arenite.ir.regions import rebuilt
 from arenite.passes.known import is_known
 from arenite.schedule.roots import is_in_memory, is_made_up

@@ -6,11 +6,10 @@ import math
 from typing import Self
 
 from arenite.dtype import Kind
+from arenite.ir import Node, full, make
 from arenite.ir.compose import complex_numbers
 from arenite.ir.compose.basic import cast, where
 from arenite.ir.compose.complex_numbers import is_complex
-from arenite.ir.node import Node
-from arenite.ir.ops import full, make
 from arenite.tensor.base import Base, node_of
 from arenite.tensor.promote import FLOAT64
 

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, overload
 from numpy.typing import NDArray
 
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
+from arenite.ir import Expr, Node, full, make, parameter
+from arenite.ir import size as size_node
 from arenite.ir.compose.basic import cast, reshape
-from arenite.ir.dim import Expr, Found
+from arenite.ir.dim import Found
 from arenite.ir.growing import FOR_EVER, Body, Carried, growing
-from arenite.ir.node import Node
-from arenite.ir.ops import full, make, parameter, unbounded
-from arenite.ir.ops import size as size_node
+from arenite.ir.ops import unbounded
 from arenite.ir.regions import rebuilt
 from arenite.tensor.base import ORIGINS, described, node_of, operand_of
 from arenite.tensor.carry import Carry, at, need_like, of_one_type

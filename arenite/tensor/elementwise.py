@@ -10,12 +10,11 @@ from typing import Self, TypeVar
 from arenite.dtype import Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, TypeMismatch
+from arenite.ir import Node, full, make
 from arenite.ir.compose import basic, complex_numbers, neural
 from arenite.ir.compose.basic import binary, cast, where
 from arenite.ir.compose.complex_numbers import is_complex
 from arenite.ir.element import limits
-from arenite.ir.node import Node
-from arenite.ir.ops import full, make
 from arenite.tensor.base import DTypeLike, WeakOperand, described, node_of, operand_of
 from arenite.tensor.complex_parts import ComplexMethods
 from arenite.tensor.promote import (

@@ -13,12 +13,10 @@ from typing import Any
 from arenite.dtype import BY_NAME, Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
+from arenite.ir import Dim, Node, full
 from arenite.ir.compose import basic, fourier
 from arenite.ir.compose.basic import cast
 from arenite.ir.compose.complex_numbers import is_complex, joined, parts
-from arenite.ir.dim import Dim
-from arenite.ir.node import Node
-from arenite.ir.ops import full
 from arenite.tensor.base import Axis, DTypeLike, axes_of, axis_of, described, need_cpu
 from arenite.tensor.creation import arange, asarray, wrap
 from arenite.tensor.promote import FLOAT64

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from arenite.errors import InvalidArgument, ShapeMismatch
+from arenite.ir import Dim, Node, make
 from arenite.ir.compose import basic, linear, neural
 from arenite.ir.compose import convolution as conv
 from arenite.ir.compose.basic import cast
 from arenite.ir.compose.convolution import Padding, PerAxis
-from arenite.ir.dim import Dim
-from arenite.ir.node import Node
-from arenite.ir.ops import make
 from arenite.tensor.base import Base, axes_of, described, node_of
 from arenite.tensor.promote import BOOL, INT8, common_dtype, sum_dtype
 

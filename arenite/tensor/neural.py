@@ -8,12 +8,10 @@ from typing import Self, TypeVar
 from arenite.dtype import Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch
+from arenite.ir import Dim, Node, make
 from arenite.ir.compose import basic, neural
 from arenite.ir.compose.basic import binary, cast
 from arenite.ir.compose.indexing import counted_from_front
-from arenite.ir.dim import Dim
-from arenite.ir.node import Node
-from arenite.ir.ops import make
 from arenite.tensor.base import Base, DTypeLike, axis_of, described, node_of, operand_of
 from arenite.tensor.promote import INTEGERS, cast_all, float_dtype
 

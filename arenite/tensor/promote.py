@@ -16,11 +16,10 @@ import numpy as np
 
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.errors import TypeMismatch
+from arenite.ir import Expr, Node
+from arenite.ir import size as size_node
 from arenite.ir.compose.basic import Operand, cast
-from arenite.ir.dim import Expr
 from arenite.ir.element import limits, numpy_dtype
-from arenite.ir.node import Node
-from arenite.ir.ops import size as size_node
 
 Kinds: TypeAlias = tuple[Kind, ...]
 

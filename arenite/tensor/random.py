@@ -8,12 +8,10 @@ import secrets
 from arenite.dtype import Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument
+from arenite.ir import Dim, Node, full, make
 from arenite.ir.compose import basic, random
 from arenite.ir.compose.basic import cast
-from arenite.ir.dim import Dim
 from arenite.ir.element import limits
-from arenite.ir.node import Node
-from arenite.ir.ops import full, make
 from arenite.tensor.base import DTypeLike
 from arenite.tensor.creation import Shape, sizes_of, wrap
 from arenite.tensor.promote import INTEGERS, UINT64

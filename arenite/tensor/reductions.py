@@ -7,12 +7,10 @@ from typing import Self
 from arenite.dtype import Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch
+from arenite.ir import Node, make, product
 from arenite.ir.compose import basic, reductions
 from arenite.ir.compose.basic import cast
 from arenite.ir.compose.complex_numbers import is_complex, magnitude, parts
-from arenite.ir.dim import product
-from arenite.ir.node import Node
-from arenite.ir.ops import make
 from arenite.tensor.base import Axis, DTypeLike, axes_of, axis_of, described
 from arenite.tensor.elementwise import ElementwiseMethods, truth
 from arenite.tensor.promote import FLOAT64, INT64, float_dtype, sum_dtype

@@ -12,6 +12,7 @@ from typing import Self
 import numpy as np
 
 from arenite.errors import InvalidArgument, ShapeMismatch
+from arenite.ir import Dim, Node, constant, full, make, product
 from arenite.ir.compose import basic, neural
 from arenite.ir.compose import convolution as conv
 from arenite.ir.compose.basic import cast, computing, size_like
@@ -20,9 +21,6 @@ from arenite.ir.compose.interpolation import Axis, Method, resize
 from arenite.ir.compose.linear import tensordot
 from arenite.ir.compose.reductions import reduce
 from arenite.ir.compose.sampling import sample
-from arenite.ir.dim import Dim, product
-from arenite.ir.node import Node
-from arenite.ir.ops import constant, full, make
 from arenite.tensor.base import axis_of, described, node_of
 from arenite.tensor.elementwise import Operators
 from arenite.tensor.indexing import IndexingMethods

@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 from arenite.dtype import Kind
 from arenite.errors import InvalidArgument, ShapeMismatch
+from arenite.ir import Node, full, make
 from arenite.ir.compose import basic, unique
 from arenite.ir.compose.basic import binary, cast, where
 from arenite.ir.compose.complex_numbers import is_complex, parts
 from arenite.ir.compose.indexing import counted_from_front
-from arenite.ir.node import Node
-from arenite.ir.ops import full, make
 from arenite.tensor.base import described, node_of
 from arenite.tensor.creation import asarray, wrap
 from arenite.tensor.linear import promoted_nodes

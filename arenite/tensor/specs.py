@@ -11,9 +11,7 @@ import numpy as np
 from arenite.dtype import DType
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument
-from arenite.ir.dim import Dim
-from arenite.ir.node import typed
-from arenite.ir.ops import graph_input
+from arenite.ir import Dim, graph_input, typed
 from arenite.tensor.base import DTypeLike, shape_of
 from arenite.tensor.structure import Whole
 from arenite.tensor.tensor import Tensor

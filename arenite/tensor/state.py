@@ -21,9 +21,8 @@ import numpy as np
 
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, NotSupported, ShapeMismatch, TypeMismatch
+from arenite.ir import Node, constant, make, typed
 from arenite.ir.compose.basic import cast
-from arenite.ir.node import Node, typed
-from arenite.ir.ops import constant, make
 from arenite.ir.ops.control import cut
 from arenite.tensor.base import DTypeLike, axis_of, described, node_of, shape_of, widened_at
 from arenite.tensor.creation import wrap

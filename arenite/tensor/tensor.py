@@ -17,12 +17,9 @@ from arenite.device import Buffer
 from arenite.dtype import DType, Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, NotSupported, SizeMismatch, TypeMismatch
+from arenite.ir import OPS, Expr, Graph, Node, buffer, size, topological
 from arenite.ir.compose.basic import cast
-from arenite.ir.dim import Expr
 from arenite.ir.element import convert, held_dtype
-from arenite.ir.graph import Graph, topological
-from arenite.ir.node import Node
-from arenite.ir.ops import OPS, buffer, size
 from arenite.tensor import realize as realization
 from arenite.tensor.base import (
     ORIGINS,

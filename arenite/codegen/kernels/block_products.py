@@ -18,8 +18,7 @@ from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.special import RowKernel
 from arenite.codegen.kernels.values import cast, index_expr, loop
 from arenite.dtype import BY_NAME, DType, float32
-from arenite.ir.dim import Dim, bounds, ceildiv, product
-from arenite.ir.node import Node
+from arenite.ir import Dim, Node, bounds, ceildiv, product
 from arenite.ir.ops.blocks import LEAST_NORMAL
 from arenite.schedule.kernel import Kernel
 

@@ -15,8 +15,7 @@ from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, RowKernel, _wit
 from arenite.codegen.kernels.values import loop
 from arenite.dtype import BY_NAME, uint8
 from arenite.dtype.blocks import block_type
-from arenite.ir.dim import Dim, bounds, product
-from arenite.ir.node import Node
+from arenite.ir import Dim, Node, bounds, product
 from arenite.schedule.kernel import Kernel
 
 #: The row of a matrix that an index names.

@@ -22,8 +22,7 @@ from arenite.codegen.kernels.values import (
 )
 from arenite.dtype import BY_NAME, Kind, uint8
 from arenite.errors import IndexOutOfRange
-from arenite.ir.dim import Dim, bounds, ceildiv, product
-from arenite.ir.node import Node
+from arenite.ir import Dim, Node, bounds, ceildiv, product
 from arenite.schedule.kernel import Kernel
 
 UINT32, UINT64 = BY_NAME["uint32"], BY_NAME["uint64"]

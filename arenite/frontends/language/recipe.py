@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from arenite.dtype import DType
     from arenite.frontends.language.batch import Pool
     from arenite.frontends.language.file import LanguageFile
-    from arenite.ir.data import BufferSource
-    from arenite.ir.graph import Graph
+    from arenite.ir import BufferSource, Graph
 
 
 class Recipe:

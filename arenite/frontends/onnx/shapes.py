@@ -23,8 +23,7 @@ import numpy as np
 
 from arenite.dtype import BY_NAME, DType, Kind
 from arenite.frontends.onnx.values import MAX_FOLDED, Array, Ratio, Value
-from arenite.ir import Dim, bounds, maximum, minimum, product
-from arenite.ir.dim import Expr
+from arenite.ir import Dim, Expr, bounds, maximum, minimum, product
 from arenite.ir.ops.define import BOOL, INT64
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from arenite.dtype import DType, Kind
 from arenite.errors import AreniteError
-from arenite.ir import Dim, Expr, Node, constant, evaluate, graph_input, make, size
+from arenite.ir import Dim, Expr, Graph, Node, constant, evaluate, graph_input, make, size
 from arenite.ir.compose.basic import reshape
 from arenite.ir.element import held_dtype, numpy_dtype
-from arenite.ir.graph import Graph
 from arenite.ir.ops.define import INT64
 from arenite.ir.size_substitution import substituted
 

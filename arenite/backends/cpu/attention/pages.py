@@ -25,9 +25,8 @@ from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.errors import IndexOutOfRange
+from arenite.ir import Dim, Node, bounds
 from arenite.ir.compose.basic import expand_dims, permute
-from arenite.ir.dim import Dim, bounds
-from arenite.ir.node import Node
 from arenite.ir.ops.attention import Operands, pages_operands
 from arenite.schedule.kernel import Kernel
 

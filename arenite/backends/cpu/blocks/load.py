@@ -29,8 +29,7 @@ from arenite.codegen.kernels.special import _ROW, RowKernel
 from arenite.dtype import BY_NAME, DType, float32, uint8
 from arenite.dtype.block_types import Scale
 from arenite.dtype.blocks import block_type
-from arenite.ir.dim import bounds, product
-from arenite.ir.node import Node
+from arenite.ir import Node, bounds, product
 from arenite.schedule.kernel import Kernel
 
 #: A block, of all columns.

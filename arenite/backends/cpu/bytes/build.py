@@ -23,8 +23,7 @@ from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
-from arenite.ir.dim import Dim, bounds
-from arenite.ir.node import Node
+from arenite.ir import Dim, Node, bounds
 from arenite.schedule.kernel import Kernel
 
 #: Operations up to which an epilogue is done on the sums in registers, where a sum has so few

@@ -51,8 +51,7 @@ from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.values import Scope, index_expr
-from arenite.ir.dim import Dim, bounds, ceildiv, maximum, minimum
-from arenite.ir.node import Node
+from arenite.ir import Dim, Node, bounds, ceildiv, maximum, minimum
 from arenite.schedule.kernel import Kernel
 
 POINT = ir.Name("point")

@@ -8,9 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from arenite.dtype import DType, float32
-from arenite.ir.dim import ceildiv
+from arenite.ir import Node, ceildiv
 from arenite.ir.element import rounded
-from arenite.ir.node import Node
 from arenite.ir.ops.attention import (
     ATTRS,
     attention_work,

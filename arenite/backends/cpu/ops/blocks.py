@@ -25,17 +25,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.backends.cpu.ops.block_forms import (
-    BLOCK,
-    PANEL,
-    form_of,
-    packed_panels,
-    panel_weights,
-)
+from arenite.backends.cpu.ops.block_forms import BLOCK, PANEL, form_of, packed_panels, panel_weights
 from arenite.dtype import DType, float32, uint8
 from arenite.errors import ShapeMismatch
-from arenite.ir.dim import product
-from arenite.ir.node import Node
+from arenite.ir import Node, product
 from arenite.ir.ops.access import Index, Reduction, Source, summed
 from arenite.ir.ops.blocks import join_blocks, joined, need_weights, quantised_runs
 from arenite.ir.ops.define import (

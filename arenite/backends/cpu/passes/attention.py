@@ -14,12 +14,9 @@ from __future__ import annotations
 
 import logging
 
+from arenite.ir import Graph, Node, bounds, make, maximum, product
 from arenite.ir.compose.basic import cast, expand_dims, reshape, slice_axis
-from arenite.ir.dim import bounds, maximum, product
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
 from arenite.ir.ops.attention import heads_a_group
-from arenite.ir.ops.define import make
 from arenite.passes.attention import LOWEST, gathered, unless, with_shared_heads, written_out
 from arenite.passes.recognise import recognise
 

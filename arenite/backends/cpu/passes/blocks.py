@@ -21,13 +21,10 @@ memory, and twice the time of one row.
 from __future__ import annotations
 
 from arenite.dtype import float32
+from arenite.ir import Graph, Node, make, product
 from arenite.ir.compose.basic import concat, expand_dims, reshape, slice_axis, where
 from arenite.ir.compose.reductions import reduce
-from arenite.ir.dim import product
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
 from arenite.ir.ops.blocks import LEAST_NORMAL, RUN
-from arenite.ir.ops.define import make
 from arenite.passes.factors import narrow_factors
 from arenite.passes.known import is_known
 from arenite.passes.rewrite import apply

@@ -33,10 +33,9 @@ from numpy.typing import NDArray
 
 from arenite.backends.cpu.ops.byte_products import INT8, TURN, UINT8, turned
 from arenite.dtype import BY_NAME, DType, Kind
+from arenite.ir import Graph, Node, make
 from arenite.ir.compose.basic import binary, where
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
-from arenite.ir.ops.define import INT32, INTEGER, REAL, make
+from arenite.ir.ops.define import INT32, INTEGER, REAL
 from arenite.passes.rewrite import remade
 
 BYTES = (INT8, UINT8)

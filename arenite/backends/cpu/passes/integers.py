@@ -28,11 +28,9 @@ from arenite.backends.cpu.passes.byte_casts import (
     unturned,
     without_turn,
 )
+from arenite.ir import Dim, Node, bounds, constant, full, make, product
 from arenite.ir.compose.basic import broadcast_to, cast, pad, reshape
-from arenite.ir.dim import Dim, bounds, product
-from arenite.ir.node import Node
-from arenite.ir.ops.define import INT32, make
-from arenite.ir.ops.sources import constant, full
+from arenite.ir.ops.define import INT32
 from arenite.passes.channels_last import permuted, unpermuted
 from arenite.passes.known import is_known
 

@@ -14,12 +14,9 @@ from __future__ import annotations
 
 from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.dtype import DType, Kind, float32
+from arenite.ir import OPS, Node, Region, bounds, make, product, topological
 from arenite.ir.compose.basic import cast, pad, reshape
-from arenite.ir.dim import bounds, product
-from arenite.ir.graph import topological
-from arenite.ir.node import Node
-from arenite.ir.ops.control import Region, loop_parts
-from arenite.ir.ops.define import OPS, make
+from arenite.ir.ops.control import loop_parts
 from arenite.passes.channels_last import permuted
 from arenite.passes.known import is_known
 

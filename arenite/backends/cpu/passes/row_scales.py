@@ -14,10 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from arenite.dtype import Kind
+from arenite.ir import OPS, Node, bounds, make, product
 from arenite.ir.compose.basic import reshape
-from arenite.ir.dim import bounds, product
-from arenite.ir.node import Node
-from arenite.ir.ops.define import OPS, make
 from arenite.passes.known import is_known
 
 LEAST_BITS = 32

@@ -11,7 +11,7 @@ from arenite.frontends.onnx.call import Call, Unknown
 from arenite.frontends.onnx.operators import sparse
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.frontends.onnx.values import Value
-from arenite.ir import Dim, Expr, Node, bounds, ceildiv, full, make, maximum
+from arenite.ir import Dim, Expr, Node, bounds, ceildiv, full, make, maximum, size
 from arenite.ir.compose.basic import (
     along,
     binary,
@@ -23,7 +23,6 @@ from arenite.ir.compose.basic import (
     where,
 )
 from arenite.ir.element import widened
-from arenite.ir.ops import size
 from arenite.ir.ops.define import BOOL, INT64, INTEGER
 from arenite.ir.ops.unbounded import arange
 
