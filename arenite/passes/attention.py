@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import BOOL, FLOAT32, INT32, INT64
 from arenite.ir import Dim, Node, bounds, make, size
 from arenite.ir.compose.basic import (
     binary,
@@ -20,9 +20,7 @@ from arenite.ir.compose.basic import (
     where,
 )
 from arenite.ir.ops.attention import Operands, heads_a_group, operands, pages_operands
-from arenite.ir.ops.define import BOOL, INT32, INT64
 
-FLOAT32 = BY_NAME["float32"]
 LOWEST = float("-inf")
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from arenite.dtype import BY_NAME, Kind
+from arenite.dtype import BOOL, INT64, UINT32, UINT64, Kind
 from arenite.ir.compose import basic
 from arenite.ir.compose.basic import cast
 from arenite.ir.dim import Dim, bounds, ceildiv, maximum, product
@@ -28,7 +28,6 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops import OPS, Region, full, make, parameter, size
 from arenite.ir.ops.complex_parts import PART_OF
-from arenite.ir.ops.define import BOOL, INT64
 from arenite.passes.rewrite import _inherit
 
 Planes: TypeAlias = tuple[Node, Node]
@@ -149,8 +148,6 @@ def scattered_products(data: Planes, indices: Node, updates: Planes, axis: int) 
     re, im = (make("loop", *inputs, body=body, carried=2, index=k) for k in range(2))
     return re, im
 
-
-UINT32, UINT64 = BY_NAME["uint32"], BY_NAME["uint64"]
 
 #: What is made of the planes of a node's inputs; those of a real input are it, twice.
 Rule: TypeAlias = Callable[[Node, Sequence[Planes], dict[str, Any]], "Planes | Node"]

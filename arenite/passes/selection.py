@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from math import isqrt
 
-from arenite.dtype import BY_NAME, Kind
+from arenite.dtype import INT32, INT64, Kind
 from arenite.ir import Node, make
 from arenite.ir.compose.basic import cast, expand_dims, iota, pad, reshape, slice_axis
 from arenite.ir.ops.reductions import greatest, least
-
-INT32, INT64 = BY_NAME["int32"], BY_NAME["int64"]
 
 #: How many times fewer elements are sorted, at the least.
 LEAST_GAIN = 2

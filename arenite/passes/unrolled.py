@@ -7,9 +7,9 @@ The number of iterations is fixed, and nothing but it ends the loop.
 
 from __future__ import annotations
 
+from arenite.dtype import INT64
 from arenite.ir import Node, full, make, topological
 from arenite.ir.ops.control import is_always, loop_parts, trip_size
-from arenite.ir.ops.define import INT64
 from arenite.ir.regions import rebuilt
 
 #: Nodes that a loop becomes at the most.

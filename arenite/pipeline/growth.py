@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from arenite.dtype import BOOL, INT64
 from arenite.ir.compose.basic import concat, pad, permute, slice_axis
 from arenite.ir.compose.counted_sizes import number_of
 from arenite.ir.dim import Dim, Found, Var, evaluate, found_in, minimum
@@ -22,7 +23,6 @@ from arenite.ir.node import Node, Origins, Shape
 from arenite.ir.ops import Region, full, graph_input, make, parameter
 from arenite.ir.ops import size as size_node
 from arenite.ir.ops.control import cut, loop_parts
-from arenite.ir.ops.define import BOOL, INT64
 from arenite.ir.ops.unbounded import CUTTING, is_bounded, sizes_made
 from arenite.ir.regions import loop
 from arenite.ir.size_substitution import SizeSubstitution, substituted

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import UINT8
 from arenite.ir import Dim, Graph, Node, Origins, Var, graph_input, variables
 from arenite.ir.dim import Found, evaluate
 from arenite.ir.size_substitution import substituted
@@ -63,7 +63,7 @@ def sized_graph(
     missing = [var for var in graph.vars if var not in alone]
     # No elements, and a size that is read off its shape.
     extra = [
-        graph_input(f"size_of_{var.name}", len(inputs) + k, (var, 0), BY_NAME["uint8"])
+        graph_input(f"size_of_{var.name}", len(inputs) + k, (var, 0), UINT8)
         for k, var in enumerate(missing)
     ]
     outside = {var.name: names.get(var.name, var.name) for var in graph.vars}

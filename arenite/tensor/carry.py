@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from arenite.dtype import DType
+from arenite.dtype import INT64, DType
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir import Expr, Node, full, parameter, typed
 from arenite.ir import size as size_node
@@ -18,7 +18,6 @@ from arenite.ir.regions import rebuilt
 from arenite.tensor.base import described, node_of, operand_of, widened_at
 from arenite.tensor.creation import wrap
 from arenite.tensor.promote import (
-    INT64,
     cast_all,
     common_dtype,
     is_weak,

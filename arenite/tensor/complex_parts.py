@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from arenite.dtype import Kind
+from arenite.dtype import FLOAT64, Kind
 from arenite.ir import Node, full, make
 from arenite.ir.compose import complex_numbers
 from arenite.ir.compose.basic import cast, where
 from arenite.ir.compose.complex_numbers import is_complex
 from arenite.tensor.base import Base, node_of
-from arenite.tensor.promote import FLOAT64
 
 
 def real_part(x: object) -> Node:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from numpy.typing import NDArray
 
+from arenite.dtype import BOOL, INT64
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir import Expr, Node, full, make, parameter
 from arenite.ir import size as size_node
@@ -30,7 +31,7 @@ from arenite.tensor.base import ORIGINS, described, node_of, operand_of
 from arenite.tensor.carry import Carry, at, need_like, of_one_type
 from arenite.tensor.creation import asarray, wrap
 from arenite.tensor.elementwise import arithmetic
-from arenite.tensor.promote import BOOL, INT64, INTEGERS, mark_weak, weak_result
+from arenite.tensor.promote import INTEGERS, mark_weak, weak_result
 from arenite.tensor.specs import TensorSpec, static
 from arenite.tensor.structure import Leaves, flatten, need_same, unflatten
 from arenite.tensor.tracing import (

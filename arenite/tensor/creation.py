@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.device import Buffer
-from arenite.dtype import DType
+from arenite.dtype import FLOAT64, INT64, DType
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.compose import basic
@@ -35,7 +35,7 @@ from arenite.tensor.base import (
 from arenite.tensor.elementwise import choose
 from arenite.tensor.linear import summed_products
 from arenite.tensor.movement import joined
-from arenite.tensor.promote import FLOAT64, INT64, INTEGERS
+from arenite.tensor.promote import INTEGERS
 from arenite.tensor.tensor import Tensor
 
 Shape = Dim | Sequence[Dim]

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Self, TypeVar
 
-from arenite.dtype import Kind
+from arenite.dtype import BOOL, FLOAT64, INT8, UINT64, Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, TypeMismatch
 from arenite.ir import Node, full, make
@@ -18,11 +18,7 @@ from arenite.ir.element import limits
 from arenite.tensor.base import DTypeLike, WeakOperand, described, node_of, operand_of
 from arenite.tensor.complex_parts import ComplexMethods
 from arenite.tensor.promote import (
-    BOOL,
-    FLOAT64,
-    INT8,
     INTEGERS,
-    UINT64,
     cast_all,
     common_dtype,
     float_common,

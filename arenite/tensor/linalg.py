@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BY_NAME, FLOAT32, FLOAT64, DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir.compose import basic, elimination
 from arenite.ir.compose.basic import cast
@@ -30,7 +30,6 @@ from arenite.tensor.functions import tensordot as tensordot
 from arenite.tensor.host import host_call
 from arenite.tensor.linear import promoted_nodes
 from arenite.tensor.numpy_functions import vecdot as vecdot
-from arenite.tensor.promote import FLOAT64
 from arenite.tensor.specs import TensorSpec
 from arenite.tensor.tensor import Tensor
 
@@ -69,7 +68,7 @@ def _floats(x: Any) -> Node:
     node = asarray(x).node
     if is_complex(node) or node.dtype.name in ("float32", "float64"):
         return node
-    return cast(node, BY_NAME["float32"] if node.dtype.kind is Kind.FLOAT else FLOAT64)
+    return cast(node, FLOAT32 if node.dtype.kind is Kind.FLOAT else FLOAT64)
 
 
 def _matrices(x: Any, what: str, square: bool = False) -> Node:

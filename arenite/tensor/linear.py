@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
+from arenite.dtype import BOOL, INT8
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir import Dim, Node, make
 from arenite.ir.compose import basic, linear, neural
@@ -12,7 +13,7 @@ from arenite.ir.compose import convolution as conv
 from arenite.ir.compose.basic import cast
 from arenite.ir.compose.convolution import Padding, PerAxis
 from arenite.tensor.base import Base, axes_of, described, node_of
-from arenite.tensor.promote import BOOL, INT8, common_dtype, sum_dtype
+from arenite.tensor.promote import common_dtype, sum_dtype
 
 
 def promoted_nodes(*values: object) -> list[Node]:

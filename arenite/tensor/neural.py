@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Self, TypeVar
 
-from arenite.dtype import Kind
+from arenite.dtype import INT64, Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir import Dim, Node, make
@@ -171,9 +171,7 @@ class NeuralMethods(Base):
         if self.dtype.kind not in INTEGERS:
             raise InvalidArgument(f"one_hot is of integers, not {described(self._node)}")
         shape: tuple[Dim, ...] = (*self.shape, classes)
-        wide = basic.broadcast_to(
-            basic.expand_dims(cast(self._node, basic.INT64), self.ndim), shape
-        )
+        wide = basic.broadcast_to(basic.expand_dims(cast(self._node, INT64), self.ndim), shape)
         counts = basic.broadcast_to(basic.iota(classes), shape)
         return self._new(cast(make("eq", wide, counts), dtype_of(dtype)))
 

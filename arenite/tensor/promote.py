@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BY_NAME, FLOAT16, FLOAT64, DType, Kind
 from arenite.errors import TypeMismatch
 from arenite.ir import Expr, Node
 from arenite.ir import size as size_node
@@ -24,7 +24,6 @@ from arenite.ir.element import limits, numpy_dtype
 Kinds: TypeAlias = tuple[Kind, ...]
 
 BOOL, INT8, INT64, UINT64 = (BY_NAME[name] for name in ("bool", "int8", "int64", "uint64"))
-FLOAT64 = BY_NAME["float64"]
 INTEGERS = (Kind.SIGNED, Kind.UNSIGNED)
 
 
@@ -124,7 +123,7 @@ def float_dtype(dtype: DType) -> DType:
     if dtype.kind in (Kind.FLOAT, Kind.COMPLEX):
         return dtype
     if dtype.bits <= 8:
-        return BY_NAME["float16"]
+        return FLOAT16
     return BY_NAME["float32" if dtype.bits == 16 else "float64"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import secrets
 
-from arenite.dtype import Kind
+from arenite.dtype import INT64, UINT64, Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument
 from arenite.ir import Dim, Node, full, make
@@ -14,7 +14,7 @@ from arenite.ir.compose.basic import cast
 from arenite.ir.element import limits
 from arenite.tensor.base import DTypeLike
 from arenite.tensor.creation import Shape, sizes_of, wrap
-from arenite.tensor.promote import INTEGERS, UINT64
+from arenite.tensor.promote import INTEGERS
 from arenite.tensor.tensor import Tensor
 
 
@@ -91,4 +91,4 @@ class Generator:
     def shuffled(self, tensor: Tensor) -> Tensor:
         """The rows of a tensor in any order."""
         order = self.permutation(tensor.shape[0]).node
-        return wrap(make("gather", tensor.node, basic.cast(order, basic.INT64), axis=0))
+        return wrap(make("gather", tensor.node, basic.cast(order, INT64), axis=0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from arenite.dtype import Kind
+from arenite.dtype import FLOAT64, INT64, Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir import Node, make, product
@@ -13,7 +13,7 @@ from arenite.ir.compose.basic import cast
 from arenite.ir.compose.complex_numbers import is_complex, magnitude, parts
 from arenite.tensor.base import Axis, DTypeLike, axes_of, axis_of, described
 from arenite.tensor.elementwise import ElementwiseMethods, truth
-from arenite.tensor.promote import FLOAT64, INT64, float_dtype, sum_dtype
+from arenite.tensor.promote import float_dtype, sum_dtype
 
 
 def _one_of(ddof: float, correction: float | None) -> float:

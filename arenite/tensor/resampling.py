@@ -11,6 +11,7 @@ from typing import Self
 
 import numpy as np
 
+from arenite.dtype import INT64
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir import Dim, Node, constant, full, make, product
 from arenite.ir.compose import basic, neural
@@ -24,7 +25,7 @@ from arenite.ir.compose.sampling import sample
 from arenite.tensor.base import axis_of, described, node_of
 from arenite.tensor.elementwise import Operators
 from arenite.tensor.indexing import IndexingMethods
-from arenite.tensor.promote import INT64, INTEGERS, float_dtype
+from arenite.tensor.promote import INTEGERS, float_dtype
 from arenite.tensor.reductions import ReductionMethods
 
 #: How torch calls the modes, and what they are here, with the spatial axes they go with.

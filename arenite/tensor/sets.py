@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from arenite.dtype import Kind
+from arenite.dtype import BOOL, INT64, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir import Node, full, make
 from arenite.ir.compose import basic, unique
@@ -14,7 +14,7 @@ from arenite.ir.compose.indexing import counted_from_front
 from arenite.tensor.base import described, node_of
 from arenite.tensor.creation import asarray, wrap
 from arenite.tensor.linear import promoted_nodes
-from arenite.tensor.promote import BOOL, INT64, INTEGERS
+from arenite.tensor.promote import INTEGERS
 from arenite.tensor.tensor import Tensor, settle
 
 

@@ -17,7 +17,7 @@ from arenite.backends.c.layout import ALIGNMENT, ERRORS, Layout, SourceOptions
 from arenite.backends.c.program import source
 from arenite.backends.c.shared_object import SharedObject
 from arenite.device import Buffer, get
-from arenite.dtype import uint8
+from arenite.dtype import UINT8
 from arenite.errors import IndexOutOfRange, NotSupported, RunCancelled, RunFailed
 from arenite.ir.dim import bounds, evaluate
 from arenite.ir.element import numpy_dtype, packed, unpacked
@@ -55,8 +55,8 @@ class CProgram(LoadedProgram):
         super().__init__(interface, compiled)
         self.layout = Layout(compiled, interface, OPTIONS)
         self._library = SharedObject(sources(self.layout))
-        arena = Buffer.allocate(get("cpu"), uint8, (max(ALIGNMENT, self.layout.arena_nbytes),))
-        self._arena: NDArray[np.uint8] = arena.as_array_mut(uint8)
+        arena = Buffer.allocate(get("cpu"), UINT8, (max(ALIGNMENT, self.layout.arena_nbytes),))
+        self._arena: NDArray[np.uint8] = arena.as_array_mut(UINT8)
         self._buffer: Buffer | None = arena
         self._constants = [_constant(self.layout, number) for number in self.layout.offsets]
         self._table = (ctypes.c_void_p * max(1, len(self._constants)))(

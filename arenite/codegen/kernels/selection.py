@@ -16,7 +16,8 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.sort import MAX_TILES, TILE_POINTS, sort_key
 from arenite.codegen.kernels.special import RowKernel
-from arenite.codegen.kernels.values import UINT32, index_expr, loop
+from arenite.codegen.kernels.values import index_expr, loop
+from arenite.dtype import UINT32
 from arenite.ir.dim import Dim, bounds, ceildiv, maximum, product
 from arenite.schedule.kernel import Kernel
 

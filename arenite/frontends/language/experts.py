@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from arenite.frontends.language.builder import F32, ModelBuilder
+from arenite.dtype import FLOAT32
+from arenite.frontends.language.builder import ModelBuilder
 from arenite.ir import Node, make
 from arenite.ir.compose import basic, neural
 from arenite.ir.compose.reductions import reduce, top
@@ -39,5 +40,5 @@ def _shared(m: ModelBuilder, at: str, x: Node) -> Node:
     """The network that all rows use, as much as a gate of its own says."""
     # Files have it as a row or as a matrix of one row.
     row = m.row_of(f"{at}.ffn_gate_inp_shexp")
-    share = make("matmul", x, basic.cast(row, F32), transpose_a=False, transpose_b=True)
+    share = make("matmul", x, basic.cast(row, FLOAT32), transpose_a=False, transpose_b=True)
     return m.gated(at, x, "_shexp") * neural.sigmoid(share)

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BOOL, FLOAT32, FLOAT64, INT64, DType, Kind
 from arenite.frontends.onnx.values import MAX_FOLDED, Array, Ratio, Value
 from arenite.ir import Dim, Expr, bounds, maximum, minimum, product
-from arenite.ir.ops.define import BOOL, INT64
 
 if TYPE_CHECKING:
     from arenite.frontends.onnx.call import Call
@@ -35,7 +34,7 @@ EXACT = 1 << 24
 #: Parts of a whole that numbers may have.
 MAX_DENOMINATOR = 1 << 10
 
-FLOATS = (BY_NAME["float32"], BY_NAME["float64"])
+FLOATS = (FLOAT32, FLOAT64)
 
 
 def folded_ratios(call: Call, values: list[Value]) -> Value | None:

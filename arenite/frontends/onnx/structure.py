@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from arenite.dtype import Kind
+from arenite.dtype import BOOL, INT64, Kind
 from arenite.errors import AreniteError, BoundsError, ShapeMismatch
 from arenite.frontends.onnx.registry import Handler, Result
 from arenite.frontends.onnx.values import AnyValue, Array, Value
@@ -25,7 +25,7 @@ from arenite.ir.compose.reductions import reduce
 from arenite.ir.dim import found_in
 from arenite.ir.element import numpy_dtype
 from arenite.ir.graph import found_sizes, topological
-from arenite.ir.ops.define import BOOL, INT64, OPS
+from arenite.ir.ops.define import OPS
 from arenite.ir.ops.host import HostFunction
 from arenite.ir.ops.unbounded import Specialization, any_size, arange, specialize
 

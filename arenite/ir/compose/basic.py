@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import FLOAT32, INT64, DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir.dim import Dim, product
 from arenite.ir.node import Node, Number, Shape
@@ -19,9 +19,6 @@ from arenite.ir.ops import size as size_node
 from arenite.ir.ops.define import broadcast
 
 Operand: TypeAlias = Node | Number
-
-FLOAT32 = BY_NAME["float32"]
-INT64 = BY_NAME["int64"]
 
 
 def cast(x: Node, dtype: DType) -> Node:

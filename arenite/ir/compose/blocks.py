@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, float32
+from arenite.dtype import BY_NAME, FLOAT32
 from arenite.ir.compose.basic import broadcast_to, cast, reshape, slice_axis
 from arenite.ir.dim import Dim
 from arenite.ir.node import Node
@@ -46,8 +46,8 @@ def repeated(x: Node, axis: int, times: Dim, size: Dim) -> Node:
 
 
 def product_of_blocks(x: Node, w: Node, may_round: bool) -> Node:
-    """x times the transposed weights, float32; x may be rounded to 8 bits."""
-    rows = reshape(cast(x, float32), (1, *x.shape)) if x.ndim == 1 else cast(x, float32)
+    """x times the transposed weights, FLOAT32; x may be rounded to 8 bits."""
+    rows = reshape(cast(x, FLOAT32), (1, *x.shape)) if x.ndim == 1 else cast(x, FLOAT32)
     if may_round:
         made = matmul_blocks(rows, w)
     else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from arenite.dtype import BY_NAME, Kind
+from arenite.dtype import BY_NAME, FLOAT64, Kind
 from arenite.ir.compose.basic import binary, cast, where
 from arenite.ir.node import Node
 from arenite.ir.ops import full, make
@@ -387,7 +387,7 @@ def general_power(x: Node, exponent: Node) -> Node:
     """exp(exponent log x), both complex. Of 0 it is 1 to the power 0, 0 to one whose real part
     is positive, and no number to any other, as in NumPy."""
     dtype = x.dtype
-    wide = BY_NAME["float64"]  # the logarithm is multiplied: what it lacks would grow
+    wide = FLOAT64  # the logarithm is multiplied: what it lacks would grow
     (a, b), (c, d) = ([cast(part, wide) for part in parts(one)] for one in (x, exponent))
     size, turn = parts(log(joined(a, b)))
     made = parts(_turned(make("exp", c * size - d * turn), c * turn + d * size))

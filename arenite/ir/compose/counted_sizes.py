@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from arenite.dtype import DType
+from arenite.dtype import INT64, DType
 from arenite.ir.compose.basic import (
-    INT64,
     along,
     binary,
     broadcast_to,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from arenite.dtype import INT64
 from arenite.ir.compose.basic import (
-    INT64,
     along,
     binary,
     broadcast_to,

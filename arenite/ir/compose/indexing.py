@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.dtype import INT64
 from arenite.errors import IndexOutOfRange, InvalidArgument, ShapeMismatch
 from arenite.ir.compose.basic import (
-    INT64,
     binary,
     broadcast_to,
     cast,

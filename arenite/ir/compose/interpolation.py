@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import FLOAT32, FLOAT64, INT64
 from arenite.errors import InvalidArgument, NotSupported
 from arenite.ir.compose.basic import (
-    INT64,
     along,
     binary,
     broadcast_to,
@@ -33,8 +32,6 @@ from arenite.ir.graph import Graph, topological
 from arenite.ir.node import Node
 from arenite.ir.ops import constant, full, make
 from arenite.ir.reference import evaluate
-
-FLOAT32, FLOAT64 = BY_NAME["float32"], BY_NAME["float64"]
 
 #: Elements of places and weights that become constants.
 MAX_FOLDED = 1 << 20

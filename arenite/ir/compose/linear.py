@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from arenite.dtype import INT64
 from arenite.errors import InvalidArgument, ShapeMismatch
-from arenite.ir.compose.basic import (
-    INT64,
-    along,
-    broadcast_to,
-    iota,
-    permute,
-    reshape,
-    slice_axis,
-    where,
-)
+from arenite.ir.compose.basic import along, broadcast_to, iota, permute, reshape, slice_axis, where
 from arenite.ir.compose.reductions import reduce
 from arenite.ir.dim import Dim, minimum, product
 from arenite.ir.node import Node

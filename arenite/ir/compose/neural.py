@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import FLOAT32, INT8, DType
 from arenite.errors import InvalidArgument, NotSupported, ShapeMismatch
 from arenite.ir.compose.basic import Operand, along, binary, cast, computing, pad, reshape, where
 from arenite.ir.compose.reductions import mean, reduce
@@ -17,8 +17,6 @@ from arenite.ir.node import Node
 from arenite.ir.ops import full, make
 from arenite.ir.ops.attention import Operands
 from arenite.ir.ops.reductions import least
-
-FLOAT32 = BY_NAME["float32"]
 
 
 def _wide(function: Callable[[Node], Node]) -> Callable[[Node], Node]:
@@ -212,7 +210,7 @@ def quantised_rows(x: Node, scale_dtype: DType = FLOAT32) -> tuple[Node, Node]:
     divisor = cast(scale, wide.dtype)
     is_none = binary("eq", divisor, 0.0)
     ratio = wide / where(is_none, 1.0, divisor)
-    numbers = cast(make("round", clip(ratio, -127.0, 127.0)), BY_NAME["int8"])
+    numbers = cast(make("round", clip(ratio, -127.0, 127.0)), INT8)
     return numbers, reshape(scale, x.shape[:-1])
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from arenite.dtype import BOOL
 from arenite.errors import ShapeMismatch
 from arenite.ir.compose.basic import broadcast_to, cast, iota, pad, size_like, slice_axis, where
 from arenite.ir.dim import Dim, bounds, known_le
 from arenite.ir.element import widened
 from arenite.ir.node import Node, typed
 from arenite.ir.ops import full, make
-from arenite.ir.ops.define import BOOL
 
 Pairs = Sequence[tuple[Dim, Dim]]
 

@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from arenite.dtype import INT64
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.compose.basic import broadcast_to, flip, reshape, slice_axis, where
 from arenite.ir.compose.neural import clip, sigmoid
 from arenite.ir.dim import Dim
 from arenite.ir.node import Node, typed
 from arenite.ir.ops import full, make, parameter, size
-from arenite.ir.ops.define import INT64
 from arenite.ir.regions import loop
 
 Function: TypeAlias = Callable[[Node], Node]

@@ -17,8 +17,8 @@ import math
 from collections.abc import Sequence
 from itertools import product as combinations
 
+from arenite.dtype import INT64
 from arenite.ir.compose.basic import (
-    INT64,
     along,
     binary,
     broadcast_to,

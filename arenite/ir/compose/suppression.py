@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from arenite.dtype import BOOL
 from arenite.ir.compose.basic import binary, reshape, size_like, slice_axis
 from arenite.ir.compose.counted_sizes import positions_on_axes
 from arenite.ir.dim import Dim, minimum, product
 from arenite.ir.node import Node
 from arenite.ir.ops import full, make
-from arenite.ir.ops.define import BOOL
 
 
 def suppressed(

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import NamedTuple
 
-from arenite.dtype import Kind
-from arenite.ir.compose.basic import INT64, binary, cast, iota, where
+from arenite.dtype import BOOL, INT64, Kind
+from arenite.ir.compose.basic import binary, cast, iota, where
 from arenite.ir.compose.counted_sizes import nonzero
 from arenite.ir.node import Node
 from arenite.ir.ops import full, make
 from arenite.ir.ops.control import cut
-from arenite.ir.ops.define import BOOL
 
 
 class Groups(NamedTuple):

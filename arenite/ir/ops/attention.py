@@ -29,14 +29,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BOOL, FLOAT32, INT8, DType, Kind
 from arenite.errors import IndexOutOfRange, InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, bounds, exact_quotient
 from arenite.ir.element import rounded
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.access import is_readable_in_place
 from arenite.ir.ops.define import (
-    BOOL,
     FLOAT,
     Array,
     Attrs,
@@ -51,8 +50,6 @@ from arenite.ir.ops.define import (
     need_kind,
 )
 from arenite.ir.ops.elementwise import FUNCTION
-
-_INT8, _FLOAT32 = BY_NAME["int8"], BY_NAME["float32"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,7 @@ def need_dtypes(given: Operands) -> None:
     for node in (k, v):
         if not scales:
             need_kind("attention", node, FLOAT)
-        elif node.dtype != _INT8:
+        elif node.dtype != INT8:
             raise TypeMismatch(
                 f"attention: keys and values that have scales are int8, not {node.type_text}"
             )
@@ -125,7 +122,7 @@ def infer_attention(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
             "and the heads of q a multiple of theirs"
         )
     if mask is not None:
-        taken = (BOOL, q.dtype, _FLOAT32) if q.dtype.bits < 32 else (BOOL, q.dtype)
+        taken = (BOOL, q.dtype, FLOAT32) if q.dtype.bits < 32 else (BOOL, q.dtype)
         if mask.dtype not in taken:
             raise TypeMismatch(
                 f"attention: the mask is {' or '.join(map(str, taken))}, not {mask.dtype}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BY_NAME, FLOAT32, FLOAT64, DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.element import numpy_dtype
 from arenite.ir.node import Node
@@ -16,8 +16,8 @@ from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, need_ki
 
 #: What the real and the imaginary part are.
 PART_OF = {
-    BY_NAME["complex64"]: BY_NAME["float32"],
-    BY_NAME["complex128"]: BY_NAME["float64"],
+    BY_NAME["complex64"]: FLOAT32,
+    BY_NAME["complex128"]: FLOAT64,
 }
 COMPLEX_OF = {part: whole for whole, part in PART_OF.items()}
 

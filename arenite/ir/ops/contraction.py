@@ -24,14 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from arenite.dtype import DType, Kind
+from arenite.dtype import INT32, DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, known_le
 from arenite.ir.element import exact, rounded
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.access import Guard, Index, Reduction, Source, summed
 from arenite.ir.ops.define import (
-    INT32,
     NUMBER,
     Array,
     Attrs,

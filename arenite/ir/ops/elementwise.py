@@ -13,14 +13,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from arenite.dtype import DType, Kind
+from arenite.dtype import BOOL, DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.element import convert, held_dtype, reinterpreted, rounded, widened
 from arenite.ir.node import Node
 from arenite.ir.ops.define import (
     ANY,
     BITS,
-    BOOL,
     FLOAT,
     INTEGER,
     NUMBER,

@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from arenite.backends.cpu.blocks.kernel import Blocks
 from arenite.backends.cpu.blocks.meaning import tile_body
-from arenite.backends.cpu.gemm.blocking import (
-    LATER_ROWS,
-    MOST_TILES,
-    TILE_WORK,
-    Cut,
-)
+from arenite.backends.cpu.gemm.blocking import LATER_ROWS, MOST_TILES, TILE_WORK, Cut
 from arenite.backends.cpu.gemm.build import NO_COLUMN, NO_ROW, SHORT_OPS, Factor, ProductAxes
 from arenite.backends.cpu.gemm.choices import packed_ways
 from arenite.backends.cpu.gemm.kernel import MicroKernel, Operand, Product
@@ -26,7 +21,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
-from arenite.dtype import float32
+from arenite.dtype import FLOAT32
 from arenite.ir.dim import Dim, bounds, ceildiv, maximum, substitute
 from arenite.ir.ops.access import coefficient, linear, space_vars
 from arenite.schedule.kernel import Kernel, Role
@@ -76,7 +71,7 @@ class _PackedBuilder(KernelBuilder):
         made = Product(
             a=axes.operand(self.names[self.a.node], self.a, self.a.along(self.row), 1),
             b=Operand(self.names[self.panels], self.panels.dtype, ir.index(0), one, one),
-            sum_dtype=float32,
+            sum_dtype=FLOAT32,
             row=self.row.var.name,
             column=self.column.var.name,
             batch=tuple(axis.var.name for axis in axes.batch),
@@ -88,7 +83,7 @@ class _PackedBuilder(KernelBuilder):
             lanes=shape.lanes,
             columns=shape.columns,
             heights=shape.heights,
-            epilogue=epilogue_of(self, self.node, float32),
+            epilogue=epilogue_of(self, self.node, FLOAT32),
             is_short=epilogue_ops(self) <= SHORT_OPS,
         )
         tiles = ceildiv(blocks, together)
@@ -111,7 +106,7 @@ class _PackedBuilder(KernelBuilder):
 
     def _cut(self, batch: Dim, target: Target) -> Cut:
         """Blocks whose runs stay in the second cache, and chunks of columns of enough work."""
-        lanes = lanes_of(target, float32)
+        lanes = lanes_of(target, FLOAT32)
         n_rows, n_columns = bounds(self.row.size)[1], bounds(self.column.size)[1]
         if lanes == LANES:
             columns = PANEL // LANES if n_columns > LANES else 1

@@ -18,8 +18,8 @@ from arenite.backends.cpu.gemm.kernel import (
 from arenite.backends.cpu.ops.block_forms import BLOCK, STEP, form_of
 from arenite.backends.cpu.ops.blocks import RUN_WORDS, SCALE_WORD
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.block_elements import INT32, as_float, number
-from arenite.dtype import DType, float32
+from arenite.codegen.block_elements import as_float, number
+from arenite.dtype import FLOAT32, INT32, DType
 
 _BLOCK, _STEP = ir.Name("_run"), ir.Name("_step")
 _ACC, _WHOLE, _RUN_SUM = "_acc", "_whole", "_run_sum"
@@ -35,9 +35,9 @@ def columns_of_row(made: Product, weights: DType, depth: int) -> ir.Stmt:
     """What a block computes for one row."""
     element = _Element(made, weights, depth)
     sums: ir.Block = (
-        ir.Accumulator(_ACC, ir.Const(0.0, float32)),
+        ir.Accumulator(_ACC, ir.Const(0.0, FLOAT32)),
         ir.For(_BLOCK.name, ir.index(0), ir.index(depth // BLOCK), element.block()),
-        ir.Let(SUM, ir.Name(_ACC, float32)),
+        ir.Let(SUM, ir.Name(_ACC, FLOAT32)),
         *made.epilogue,
     )
     return ir.For(made.column, FIRST_COLUMN, LAST_COLUMN, sums, vector=True)
@@ -69,7 +69,7 @@ class _Element:
                 ir.Accumulator(total.name, number(0)),
                 ir.For(_STEP.name, ir.index(0), ir.index(STEP), tuple(steps)),
             ]
-            run = ir.Bitcast(self._word(SCALE_WORD), float32)
+            run = ir.Bitcast(self._word(SCALE_WORD), FLOAT32)
             scale, *least = self.weights.scales(part)
             scaled = ir.Binary("mul", as_float(whole), ir.Binary("mul", scale, run))
             made.append(ir.Accumulate(_ACC, "add", scaled))

@@ -26,10 +26,11 @@ from arenite.backends.cpu.conv.tile import ConvTile, RowsStep, k_loops
 from arenite.backends.cpu.gemm.prefetch import prefetch_epilogue
 from arenite.backends.cpu.gemm.tile import KLoop, Step, Tile, moved, summed
 from arenite.backends.cpu.lowering.vector import Builder, Vec, VType
-from arenite.backends.cpu.ops.byte_products import INT8, TURN, WORD
+from arenite.backends.cpu.ops.byte_products import TURN, WORD
 from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
+from arenite.dtype import INT8
 
 #: What bytes widened to 16 bits take of the registers, beside their words.
 _WIDENED_REGISTERS = 5

@@ -18,7 +18,7 @@ import numpy as np
 
 from arenite.device import Buffer
 from arenite.device.cpu import CpuAllocator
-from arenite.dtype import DType, uint8
+from arenite.dtype import UINT8, DType
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,7 +65,7 @@ class Results:
     def __init__(self, dtype: DType) -> None:
         #: Elements narrower than a byte are handed out as the bytes they are packed in.
         self._element = dtype if dtype.bits < 8 else None
-        self._dtype = uint8 if dtype.bits < 8 else dtype
+        self._dtype = UINT8 if dtype.bits < 8 else dtype
         self.numpy_dtype = self._dtype.to_numpy()
         self._shape: tuple[int, ...] | None = None
         self._is_kept = False

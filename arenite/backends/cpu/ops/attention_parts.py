@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import DType, float32
+from arenite.dtype import FLOAT32, DType
 from arenite.ir import Node, ceildiv
 from arenite.ir.element import rounded
 from arenite.ir.ops.attention import (
@@ -24,7 +24,7 @@ from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, at_least, defin
 def _infer_parts(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     (*front, width), dtype = infer_attention(inputs, attrs)
     chunks = ceildiv(inputs[1].shape[-2], attrs["chunk"])
-    return (*front, chunks, width + 2), float32 if dtype.bits < 32 else dtype
+    return (*front, chunks, width + 2), FLOAT32 if dtype.bits < 32 else dtype
 
 
 def _parts_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:

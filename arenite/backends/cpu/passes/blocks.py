@@ -7,7 +7,7 @@
 
     matmul(x, dequantise(w))        matmul_blocks of three parts of x that lose nothing when they
                                     are rounded to 8 bits: of x, of what is left, and of what is
-                                    left then. 24 bits are as many as float32 has
+                                    left then. 24 bits are as many as FLOAT32 has
 
     matmul(x, cast(w))              matmul(x, w), where w is a float of 16 bits
 
@@ -20,7 +20,7 @@ memory, and twice the time of one row.
 
 from __future__ import annotations
 
-from arenite.dtype import float32
+from arenite.dtype import FLOAT32
 from arenite.ir import Graph, Node, make, product
 from arenite.ir.compose.basic import concat, expand_dims, reshape, slice_axis, where
 from arenite.ir.compose.reductions import reduce
@@ -45,13 +45,13 @@ def blocks(node: Node) -> Node:
 
 
 def _weights(node: Node) -> Node | None:
-    """The weights in blocks of a product of float32, if they are known and their rows lie along
+    """The weights in blocks of a product of FLOAT32, if they are known and their rows lie along
     K."""
     x, w = node.inputs
     in_rows = node.attr("transpose_b")
     if w.op == "permute" and w.attr("axes") == (1, 0):
         [w], in_rows = w.inputs, not in_rows
-    if w.op != "dequantise" or not in_rows or x.dtype != float32 or node.attr("transpose_a"):
+    if w.op != "dequantise" or not in_rows or x.dtype != FLOAT32 or node.attr("transpose_a"):
         return None
     [blocks] = w.inputs
     parts = blocks.inputs if blocks.op == "join_blocks" else w.inputs

@@ -31,17 +31,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.backends.cpu.ops.byte_products import INT8, TURN, UINT8, turned
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.backends.cpu.ops.byte_products import TURN, turned
+from arenite.dtype import FLOAT32, INT8, INT16, INT32, UINT8, DType, Kind
 from arenite.ir import Graph, Node, make
 from arenite.ir.compose.basic import binary, where
-from arenite.ir.ops.define import INT32, INTEGER, REAL
+from arenite.ir.ops.define import INTEGER, REAL
 from arenite.passes.rewrite import remade
 
 BYTES = (INT8, UINT8)
 #: Wider integers whose products of bytes are exact in int32, as far as they go.
-SUMS = (BY_NAME["int16"], INT32)
-FLOAT32 = BY_NAME["float32"]
+SUMS = (INT16, INT32)
 
 #: A float32 whose last place is 1, with room for the same below and above it. The last byte of its
 #: bits is zero.

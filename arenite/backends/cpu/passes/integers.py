@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from arenite.backends.cpu.ops.byte_products import INT8, TURN, UINT8, WORD, turned, unsigned
+from arenite.backends.cpu.ops.byte_products import TURN, WORD, turned, unsigned
 from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.passes.byte_casts import (
     BYTES,
@@ -28,9 +28,9 @@ from arenite.backends.cpu.passes.byte_casts import (
     unturned,
     without_turn,
 )
+from arenite.dtype import INT8, INT32, UINT8
 from arenite.ir import Dim, Node, bounds, constant, full, make, product
 from arenite.ir.compose.basic import broadcast_to, cast, pad, reshape
-from arenite.ir.ops.define import INT32
 from arenite.passes.channels_last import permuted, unpermuted
 from arenite.passes.known import is_known
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import FLOAT32, INT64
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.linear_attention import linear_attention
 from arenite.frontends.onnx.registry import PREVIEW, Result, operator
@@ -13,7 +13,6 @@ from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Node, known_le, make
 from arenite.ir.compose import neural
 from arenite.ir.compose.basic import (
-    INT64,
     along,
     binary,
     cast,
@@ -29,8 +28,6 @@ from arenite.ir.compose.basic import (
 )
 from arenite.ir.compose.indexing import counted_from_front
 from arenite.ir.compose.reductions import reduce
-
-FLOAT32 = BY_NAME["float32"]
 
 #: Keys that any memory holds: a wider window is none.
 MAX_WINDOW = 1 << 40

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BOOL, BY_NAME, FLOAT32, INT32, UINT8, UINT32, DType, Kind
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.strings import cast_from_string, cast_to_string
 from arenite.frontends.onnx.registry import Result, operator
@@ -10,9 +10,8 @@ from arenite.frontends.onnx.types import STRING
 from arenite.ir import Node, full, make
 from arenite.ir.compose import basic, neural
 from arenite.ir.compose.basic import binary, where
-from arenite.ir.ops.define import BOOL, INT32, INTEGER
+from arenite.ir.ops.define import INTEGER
 
-FLOAT32, UINT8, UINT32 = BY_NAME["float32"], BY_NAME["uint8"], BY_NAME["uint32"]
 POWERS = BY_NAME["float8_e8m0fnu"]
 #: Types whose casts keep within their range where `saturate` says so, and their greatest numbers.
 SATURATING = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import BOOL, BY_NAME, INT64, DType
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.strings import on_host
 from arenite.frontends.onnx.registry import ML, Result, operator
@@ -22,9 +22,7 @@ from arenite.ir import Node, constant, full, make, size
 from arenite.ir.compose import basic, neural, reductions
 from arenite.ir.element import numpy_dtype
 from arenite.ir.growing import Body, growing
-from arenite.ir.ops.define import BOOL, INT64
 
-FLOAT32 = BY_NAME["float32"]
 STRINGS, INTS, FLOATS = "strings", "int64s", "floats"
 
 

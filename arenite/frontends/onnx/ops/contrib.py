@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import INT32
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.linear import square_matrices
 from arenite.frontends.onnx.registry import MICROSOFT, Handler, Result, handler_of, operator
@@ -28,8 +28,6 @@ from arenite.ir.compose.basic import (
 from arenite.ir.compose.elimination import inverse
 from arenite.ir.compose.indexing import counted_from_front
 from arenite.ir.compose.reductions import mean, reduce
-
-FLOAT32, INT32 = BY_NAME["float32"], BY_NAME["int32"]
 
 #: Operators of the standard, and the version in which they mean what those here do.
 SAME = {"Trilu": 14, "GatherND": 13, "GridSample": 16, "TorchEmbedding": 13}

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import FLOAT32, INT64
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.contrib import only, standard
 from arenite.frontends.onnx.ops.quantised import product_of, scaled, zero_point
@@ -19,7 +19,6 @@ from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Node
 from arenite.ir.compose import linear, neural
 from arenite.ir.compose.basic import (
-    INT64,
     along,
     broadcast_to,
     cast,
@@ -32,8 +31,6 @@ from arenite.ir.compose.basic import (
     slice_axis,
     where,
 )
-
-FLOAT32 = BY_NAME["float32"]
 
 
 def split_heads(call: Call, x: Node, heads: int) -> Node:

@@ -6,6 +6,7 @@ which rows are new and which keys a query sees is found in a run.
 
 from __future__ import annotations
 
+from arenite.dtype import INT64
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.contrib_attention import (
     joined_heads,
@@ -18,7 +19,6 @@ from arenite.frontends.onnx.registry import MICROSOFT, Result, operator
 from arenite.ir import Dim, Node, make, maximum
 from arenite.ir.compose import neural
 from arenite.ir.compose.basic import (
-    INT64,
     along,
     binary,
     broadcast_to,

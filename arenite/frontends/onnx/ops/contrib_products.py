@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import FLOAT32, INT64, UINT8
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.contrib import only, standard
 from arenite.frontends.onnx.registry import MICROSOFT, Result, operator
@@ -27,8 +27,6 @@ from arenite.ir.compose.basic import (
 )
 from arenite.ir.compose.blocks import blocks_of, has_blocks, product_of_blocks, repeated
 from arenite.ir.compose.indexing import counted_from_front
-
-FLOAT32, UINT8 = BY_NAME["float32"], BY_NAME["uint8"]
 
 #: Activations behind a product, and the attributes that their numbers are, in order.
 ACTIVATIONS: dict[str, tuple[str, ...]] = {
@@ -234,7 +232,7 @@ def matmul_bnb4(call: Call) -> Result:
     high, low = packed >> 4, packed & 15
     codes = slice_axis(reshape(concat([high, low], 1), (2 * ceildiv(count, 2),)), 0, 0, count)
     table = constant(np.array(NF4 if kind else FP4, np.float32))
-    numbers = make("gather", table, cast(codes, BY_NAME["int64"]), axis=0)
+    numbers = make("gather", table, cast(codes, INT64), axis=0)
     largest = _of_size(call, 2, (ceildiv(count, block),))
     scaled = numbers * repeated(cast(largest, FLOAT32), 0, block, count)
     rows = reshape(scaled, (width, depth))

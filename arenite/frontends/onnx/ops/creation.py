@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BOOL, FLOAT32, FLOAT64, INT64, DType, Kind
 from arenite.frontends.onnx.call import Call, Unknown
 from arenite.frontends.onnx.operators import sparse
 from arenite.frontends.onnx.registry import Result, operator
@@ -23,10 +23,9 @@ from arenite.ir.compose.basic import (
     where,
 )
 from arenite.ir.element import widened
-from arenite.ir.ops.define import BOOL, INT64, INTEGER
+from arenite.ir.ops.define import INTEGER
 from arenite.ir.ops.unbounded import arange
 
-FLOAT32, FLOAT64 = BY_NAME["float32"], BY_NAME["float64"]
 #: Elements of a range; more are a mistake.
 MAX_RANGE = 1 << 40
 
@@ -117,7 +116,7 @@ def _range_in_run(call: Call, dtype: DType) -> Node:
     if dtype.kind is Kind.FLOAT:
         wide = [cast(one, FLOAT64) for one in (start, limit, delta)]
         count = cast(make("ceil", (wide[1] - wide[0]) / wide[2]), INT64)
-        steps = cast(arange(binary("maximum", count, 0)), BY_NAME["float32"])
+        steps = cast(arange(binary("maximum", count, 0)), FLOAT32)
         steps = cast(steps, dtype if dtype == FLOAT64 else FLOAT32)
         line = steps * cast(delta, steps.dtype) + cast(start, steps.dtype)
         return cast(line, dtype)

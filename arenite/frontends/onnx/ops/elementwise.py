@@ -8,7 +8,7 @@ from operator import add
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BOOL, FLOAT32, FLOAT64, INT64, DType, Kind
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Handler, Result, operator
 from arenite.frontends.onnx.structure import aligned
@@ -17,9 +17,7 @@ from arenite.ir import Node, full, make
 from arenite.ir.compose import basic, neural
 from arenite.ir.compose.basic import Operand, binary, cast, computing, reshape, where
 from arenite.ir.element import widened
-from arenite.ir.ops.define import BOOL, INT64, INTEGER
-
-FLOAT64 = BY_NAME["float64"]
+from arenite.ir.ops.define import INTEGER
 
 #: Operators of one input to ops of the IR.
 UNARY = {
@@ -340,7 +338,7 @@ def shrink(call: Call) -> Result:
 def _shrunk_in(dtype: DType) -> DType:
     if dtype.kind is not Kind.FLOAT:
         return FLOAT64
-    return BY_NAME["float32"] if dtype.bits < 32 else dtype
+    return FLOAT32 if dtype.bits < 32 else dtype
 
 
 @operator("ThresholdedRelu", since=10)

@@ -9,13 +9,12 @@ from io import BytesIO
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import FLOAT32, FLOAT64, INT64, DType
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Node, full, make, product
 from arenite.ir.compose.basic import (
-    INT64,
     broadcast_to,
     cast,
     concat,
@@ -67,7 +66,7 @@ def resize_11(call: Call) -> Result:
 
 def _with_part(call: Call, axes: list[Axis]) -> list[Axis]:
     """Axes with the part of each that is read."""
-    part = cast(call.node(1), BY_NAME["float64"])
+    part = cast(call.node(1), FLOAT64)
     if part.shape != (2 * len(axes),):
         call.fail(f"roi has shape {part.shape}: a start and a stop for each of {len(axes)} axes")
     ends = [reshape(slice_axis(part, 0, k, k + 1), ()) for k in range(2 * len(axes))]
@@ -155,15 +154,15 @@ def grid_sample(call: Call) -> Result:
         inner = from_left * 0.5 * (size - 1.0) if corners else (from_left * size - 1.0) * 0.5
         positions.append(inner)
     is_float = x.dtype.kind.value == "float"
-    image = x if is_float or mode == "nearest" else cast(x, BY_NAME["float32"])
+    image = x if is_float or mode == "nearest" else cast(x, FLOAT32)
     if not is_float and mode == "nearest":
-        image = cast(x, BY_NAME["float64"])
+        image = cast(x, FLOAT64)
     made = sample(image, positions, mode, padding, corners)
     return cast(reshape(made, (batch, x.shape[1], *places)), x.dtype)
 
 
 def _wide(x: Node) -> DType:
-    return x.dtype if x.dtype.bits >= 32 else BY_NAME["float32"]
+    return x.dtype if x.dtype.bits >= 32 else FLOAT32
 
 
 @operator("AffineGrid", since=20)
@@ -176,7 +175,7 @@ def affine_grid(call: Call) -> Result:
         call.fail(f"matrices of shape {theta.shape} for an image of {n} axes")
     if theta.ndim != 3 or theta.shape[0] != given[0]:
         call.fail(f"{theta.shape[0]} matrices for {given[0]} images")
-    wide = theta if theta.dtype.bits >= 32 else cast(theta, BY_NAME["float32"])
+    wide = theta if theta.dtype.bits >= 32 else cast(theta, FLOAT32)
     corners = bool(call.attr("align_corners", 0))
     # Coordinates in the order x, y, z: the last axis first; then 1.
     rows = []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from arenite.dtype import BOOL, INT64
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.movement import moves
 from arenite.frontends.onnx.registry import Result, operator
@@ -29,7 +30,7 @@ from arenite.ir.compose.counted_sizes import nonzero, positions_on_axes
 from arenite.ir.compose.indexing import counted_from_front, linear_places, resolved
 from arenite.ir.compose.unique import groups
 from arenite.ir.ops.control import cut
-from arenite.ir.ops.define import BOOL, INT64, INTEGER
+from arenite.ir.ops.define import INTEGER
 
 #: Rows whose columns decide which are equal are sorted by one column after the other.
 MAX_COLUMNS = 1 << 10

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arenite.dtype import BY_NAME, Kind
+from arenite.dtype import FLOAT64, Kind
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.ir import Node, make
@@ -43,7 +43,7 @@ def _scaled(x: Node, factor: float) -> Node:
         return x * factor
     if factor == int(factor):
         return x * int(factor)
-    return cast(cast(x, BY_NAME["float64"]) * factor, x.dtype)
+    return cast(cast(x, FLOAT64) * factor, x.dtype)
 
 
 @operator("Einsum")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from arenite.dtype import INT64
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result
 from arenite.ir import Dim, Node, full, make, parameter, size
-from arenite.ir.compose.basic import INT64, cast, computing, permute, reshape
+from arenite.ir.compose.basic import cast, computing, permute, reshape
 from arenite.ir.regions import loop
 
 #: Update rules: whether the state decays, and whether values are corrected by what it holds.

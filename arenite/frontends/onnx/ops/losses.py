@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import FLOAT64, INT64
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import TRAINING, Result, operator
 from arenite.ir import Node, full, make
 from arenite.ir.compose import neural
-from arenite.ir.compose.basic import INT64, binary, cast, computing, expand_dims, reshape, where
+from arenite.ir.compose.basic import binary, cast, computing, expand_dims, reshape, where
 from arenite.ir.compose.reductions import mean, reduce
 
 
@@ -112,7 +112,6 @@ def momentum(call: Call) -> Result:
 def adam(call: Call) -> Result:
     alpha, beta = call.attr("alpha", 0.9), call.attr("beta", 0.999)
     norm, after = call.attr("norm_coefficient", 0.0), call.attr("norm_coefficient_post", 0.0)
-    float64 = BY_NAME["float64"]
     made = []
     for x, gradient, before, squares in _groups(call, 4):
         slope = x * norm + gradient
@@ -120,10 +119,10 @@ def adam(call: Call) -> Result:
         total = squares * beta + slope * slope * (1 - beta)
         away = make("sqrt", total) + call.attr("epsilon", 1e-6)
         rate = _number(call.node(0), x)
-        count = cast(reshape(call.node(1), ()), float64)
+        count = cast(reshape(call.node(1), ()), FLOAT64)
         is_later = count > 0.0
-        top = make("sqrt", 1.0 - make("pow", full((), beta, float64), count))
-        bottom = 1.0 - make("pow", full((), alpha, float64), count)
+        top = make("sqrt", 1.0 - make("pow", full((), beta, FLOAT64), count))
+        bottom = 1.0 - make("pow", full((), alpha, FLOAT64), count)
         factor = where(is_later, top / where(is_later, bottom, 1.0), 1.0)
         new = x - moved * (rate * cast(factor, x.dtype)) / away
         made.append((new * (1 - after), moved, total))

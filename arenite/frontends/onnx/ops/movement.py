@@ -8,7 +8,7 @@ from functools import wraps
 
 import numpy as np
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import BOOL, FLOAT32, INT64
 from arenite.frontends.onnx.alternatives import merged
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.random import seed_of
@@ -21,9 +21,7 @@ from arenite.ir.compose import basic, padding
 from arenite.ir.compose.basic import permute, reshape
 from arenite.ir.compose.random import uniform
 from arenite.ir.dim import exact_quotient, found_in
-from arenite.ir.ops.define import BOOL, INT64, broadcast
-
-FLOAT32 = BY_NAME["float32"]
+from arenite.ir.ops.define import broadcast
 
 
 def moves(handler: Handler) -> Handler:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import FLOAT32, DType
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.ir import Node, bounds, make, product
@@ -20,8 +20,6 @@ from arenite.ir.compose.basic import (
     where,
 )
 from arenite.ir.compose.reductions import mean, reduce
-
-FLOAT32 = BY_NAME["float32"]
 
 
 def _stash(call: Call, x: Node) -> DType:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from arenite.dtype import Kind
+from arenite.dtype import INT64, Kind
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.convolution import Windows, auto_pad, pads_of, per_axis, windows_of
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.ir import Dim, Node, full, make, product
 from arenite.ir.compose import neural
-from arenite.ir.compose.basic import (
-    INT64,
-    along,
-    binary,
-    cast,
-    computing,
-    iota,
-    pad,
-    reshape,
-    size_like,
-)
+from arenite.ir.compose.basic import along, binary, cast, computing, iota, pad, reshape, size_like
 from arenite.ir.compose.reductions import mean, reduce
 from arenite.ir.ops.reductions import least
 

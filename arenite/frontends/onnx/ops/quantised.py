@@ -7,7 +7,7 @@ makes is `cast(integers, float32) * scale`, by which `passes.quantised` knows it
 
 from __future__ import annotations
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import FLOAT32, INT32, UINT8, DType
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.casts import numbers
 from arenite.frontends.onnx.registry import Result, operator
@@ -32,10 +32,7 @@ from arenite.ir.compose.padding import filled
 from arenite.ir.compose.reductions import reduce
 from arenite.ir.element import widened
 from arenite.ir.ops.blocks import RUN, dequantise
-from arenite.ir.ops.define import INT32, INTEGER
-
-FLOAT32, UINT8 = BY_NAME["float32"], BY_NAME["uint8"]
-
+from arenite.ir.ops.define import INTEGER
 
 # One number after the other.
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import add, mul
 
-from arenite.dtype import DType
+from arenite.dtype import FLOAT32, DType
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.quantised import (
-    FLOAT32,
     columns,
     dequantized,
     dynamically,

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import struct
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import FLOAT32, INT32, UINT64, DType
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.ir import Dim, Node, full, make
 from arenite.ir.compose import basic, random
-from arenite.ir.ops.define import UINT64
-
-FLOAT32, INT32 = BY_NAME["float32"], BY_NAME["int32"]
 
 
 def seed_of(call: Call) -> tuple[Node, int]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from arenite.dtype import INT64
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.ir import Node, make
 from arenite.ir.compose import neural, recurrent
 from arenite.ir.compose.basic import (
-    INT64,
     binary,
     cast,
     concat,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from arenite.dtype import BY_NAME, Kind
+from arenite.dtype import FLOAT64, INT64, Kind
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Handler, Result, operator
 from arenite.frontends.onnx.structure import checked
@@ -25,8 +25,6 @@ from arenite.ir.compose.basic import (
 )
 from arenite.ir.compose.reductions import reduce
 from arenite.ir.ops.control import cut
-
-FLOAT64, INT64 = BY_NAME["float64"], BY_NAME["int64"]
 
 #: Operators, and the version since which they take their axes as an input.
 AXES_AS_INPUT = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import FLOAT32, FLOAT64
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.frontends.onnx.values import Value
@@ -25,8 +25,6 @@ from arenite.ir.compose.basic import (
     swap_axes,
 )
 from arenite.ir.element import numpy_dtype
-
-FLOAT64 = BY_NAME["float64"]
 
 
 @operator("DFT", since=20)
@@ -133,7 +131,7 @@ def _window(formula: Callable[[Node], Node]) -> Callable[[Call], Result]:
         n = iota(size, FLOAT64)
         around = size if call.attr("periodic", 1) else maximum(size - 1, 1)
         angle = n * (2 * math.pi) / size_like(maximum(around, 1), n)
-        return cast(formula(angle), call.dtype_attr("output_datatype", BY_NAME["float32"]))
+        return cast(formula(angle), call.dtype_attr("output_datatype", FLOAT32))
 
     return handler
 
@@ -184,7 +182,7 @@ def mel_weight_matrix(call: Call) -> Result:
         if peak < right:
             falling = np.arange(max(peak, 0), min(right, rows))
             made[falling, k] = (right - falling) / (right - peak)
-    dtype = call.dtype_attr("output_datatype", BY_NAME["float32"])
+    dtype = call.dtype_attr("output_datatype", FLOAT32)
     return Value.of_known(made.astype(numpy_dtype(dtype)), dtype)
 
 
