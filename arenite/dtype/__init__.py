@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from enum import Enum
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -132,8 +132,14 @@ FLOAT16, FLOAT32, FLOAT64 = map(SCALARS.__getitem__, "float16 float32 float64".s
 uint8, float32 = UINT8, FLOAT32
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    #: An array of NumPy's, whatever its elements.
+    Array: TypeAlias = NDArray[Any]
     #: All types; made when first asked for, since the descriptions of blocks take a start 1 ms.
     BY_NAME: dict[str, DType]
+else:
+    Array = np.ndarray  # numpy.typing takes a start some milliseconds
 
 
 def __getattr__(name: str) -> Any:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from arenite.dtype import Array
 from arenite.errors import (
     AreniteError,
     BoundsError,
@@ -32,7 +32,6 @@ from arenite.pipeline.segment_cache import OpenSegment, SegmentCache
 from arenite.pipeline.stages import AnySegment, Call, Segment, StagedGraph, Staging
 from arenite.pipeline.targets import Targets, room_in, targets_of
 
-Array = NDArray[Any]
 Values: TypeAlias = dict[Node, Array]
 Sizes: TypeAlias = dict[str, int]
 

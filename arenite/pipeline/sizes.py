@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from arenite.dtype import UINT8
+from arenite.dtype import UINT8, Array
 from arenite.ir import Dim, Graph, Node, Origins, Var, graph_input, variables
 from arenite.ir.dim import Found, evaluate
 from arenite.ir.size_substitution import substituted
-
-Array = NDArray[Any]
 
 #: The least a size without a bound is compiled for, and by how much that grows.
 FIRST_CAPACITY = 64

@@ -13,12 +13,12 @@ its value for the shapes of a call. A variable follows from a size that is linea
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from arenite.dtype import DType, Kind
+from arenite.dtype import Array, DType, Kind
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir import Dim, Expr, Var, bounds, product, typed, variables
 from arenite.ir.dim import Found, check_binding, evaluate, found_in
@@ -26,9 +26,6 @@ from arenite.ir.element import in_native_order, numpy_dtype
 from arenite.ir.interface import Port
 from arenite.ir.node import Shape
 from arenite.records import NamedTuple
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class _Reading(NamedTuple):
@@ -88,9 +85,6 @@ class SizeReader:
                     return one.array
             sizes[one.variable.name] = check_binding(one.variable, value)
         return sizes
-
-
-Array: TypeAlias = "NDArray[Any]"
 
 
 class Arguments:

@@ -17,7 +17,7 @@ from arenite.backends.c.layout import ALIGNMENT, ERRORS, Layout, SourceOptions
 from arenite.backends.c.program import source
 from arenite.backends.c.shared_object import SharedObject
 from arenite.device import Buffer, get
-from arenite.dtype import UINT8
+from arenite.dtype import UINT8, Array
 from arenite.errors import IndexOutOfRange, NotSupported, RunCancelled, RunFailed
 from arenite.ir.dim import bounds, evaluate
 from arenite.ir.element import numpy_dtype, packed, unpacked
@@ -30,7 +30,6 @@ from arenite.program.value_spec import copy_name
 if TYPE_CHECKING:
     from arenite.schedule import Schedule
 
-Array = NDArray[Any]
 
 OPTIONS = SourceOptions("program", memory="caller", weights="table", cancellable=True)
 _TEXTS = dict(ERRORS.values())

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import DType, float32
+from arenite.dtype import Array, DType, float32
 from arenite.errors import ShapeMismatch
 from arenite.ir.compose.basic import pad, reshape
 from arenite.ir.dim import Dim, bounds, product
@@ -24,7 +24,7 @@ from arenite.ir.ops.contraction import (
     last_sizes,
     product_dtype,
 )
-from arenite.ir.ops.define import OPS, Array, Attrs, Inferred, Sizes, define, make
+from arenite.ir.ops.define import OPS, Attrs, Inferred, Sizes, define, make
 from arenite.passes.channels_last import channels_last, permuted
 
 CONV = "conv_matrix"

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from arenite.dtype import INT64
+from arenite.dtype import INT64, Array
 from arenite.errors import AreniteError
 from arenite.frontends.onnx.inputs import StructureNeeded
-from arenite.frontends.onnx.values import AnyValue, Array, Either, Shaped, Value, Wrong
+from arenite.frontends.onnx.values import AnyValue, Either, Shaped, Value, Wrong
 from arenite.ir import Dim, Node, bounds, full, known_le, make, maximum
 from arenite.ir.compose.basic import iota, pad, reshape
 from arenite.ir.compose.counted_sizes import number_of

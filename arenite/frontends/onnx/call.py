@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from arenite.dtype import DType
+from arenite.dtype import Array, DType
 from arenite.errors import AreniteError, InvalidFile, NotSupported
 from arenite.frontends.onnx.structure import is_data, sizes_in_run
-from arenite.frontends.onnx.values import AnyValue, Array, Items, Maybe, Value
+from arenite.frontends.onnx.values import AnyValue, Items, Maybe, Value
 from arenite.ir import Dim, Expr, Node, constant
 
 if TYPE_CHECKING:

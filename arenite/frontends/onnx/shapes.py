@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from arenite.dtype import BOOL, FLOAT32, FLOAT64, INT64, DType, Kind
-from arenite.frontends.onnx.values import MAX_FOLDED, Array, Ratio, Value
+from arenite.dtype import BOOL, FLOAT32, FLOAT64, INT64, Array, DType, Kind
+from arenite.frontends.onnx.values import MAX_FOLDED, Ratio, Value
 from arenite.ir import Dim, Expr, bounds, maximum, minimum, product
 
 if TYPE_CHECKING:

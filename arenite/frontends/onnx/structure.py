@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from arenite.dtype import BOOL, INT64, Kind
+from arenite.dtype import BOOL, INT64, Array, Kind
 from arenite.errors import AreniteError, BoundsError, ShapeMismatch
 from arenite.frontends.onnx.registry import Handler, Result
-from arenite.frontends.onnx.values import AnyValue, Array, Value
+from arenite.frontends.onnx.values import AnyValue, Value
 from arenite.ir import Dim, Node, constant, full, make, parameter, product
 from arenite.ir import size as size_node
 from arenite.ir.compose.basic import binary, cast, iota, reshape, slice_axis, where

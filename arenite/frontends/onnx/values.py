@@ -14,16 +14,13 @@ from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from arenite.dtype import INT64, DType, Kind
+from arenite.dtype import INT64, Array, DType, Kind
 from arenite.errors import AreniteError
 from arenite.ir import Dim, Expr, Graph, Node, constant, evaluate, graph_input, make, size
 from arenite.ir.compose.basic import reshape
 from arenite.ir.element import held_dtype, numpy_dtype
 from arenite.ir.size_substitution import substituted
-
-Array: TypeAlias = NDArray[Any]
 
 #: Elements of what is computed while a model is read; more are left to the compiler.
 MAX_FOLDED = 1 << 16

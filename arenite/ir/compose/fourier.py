@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from arenite.dtype import DType
+from arenite.dtype import Array, DType
 from arenite.errors import NotSupported
 from arenite.ir.compose.basic import (
     along,
@@ -32,7 +32,6 @@ from arenite.ir.dim import Dim, minimum
 from arenite.ir.element import numpy_dtype
 from arenite.ir.node import Node
 from arenite.ir.ops import constant, full, make
-from arenite.ir.ops.define import Array
 
 #: Real and imaginary part; None is 0.
 Complex: TypeAlias = tuple[Node, Node | None]

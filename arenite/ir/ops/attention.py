@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from arenite.dtype import BOOL, FLOAT32, INT8, DType, Kind
+from arenite.dtype import BOOL, FLOAT32, INT8, Array, DType, Kind
 from arenite.errors import IndexOutOfRange, InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, bounds, exact_quotient
 from arenite.ir.element import rounded
@@ -37,7 +37,6 @@ from arenite.ir.node import Node, Shape
 from arenite.ir.ops.access import is_readable_in_place
 from arenite.ir.ops.define import (
     FLOAT,
-    Array,
     Attrs,
     Checks,
     Inferred,

@@ -21,20 +21,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.dtype import BY_NAME, FLOAT32, DType
+from arenite.dtype import BY_NAME, FLOAT32, Array, DType
 from arenite.dtype.blocks import block_type, dequantised
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.node import Node
-from arenite.ir.ops.define import (
-    Array,
-    Attrs,
-    Inferred,
-    Sizes,
-    define,
-    make,
-    need_dtype,
-    need_index_dtype,
-)
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, define, make, need_dtype, need_index_dtype
 from arenite.ir.ops.indexing import check_range
 
 #: Elements of a product's first operand with one scale.

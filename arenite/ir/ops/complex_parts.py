@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, FLOAT32, FLOAT64, DType, Kind
+from arenite.dtype import BY_NAME, FLOAT32, FLOAT64, Array, DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.element import numpy_dtype
 from arenite.ir.node import Node
-from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, need_kind
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, define, need_kind
 
 #: What the real and the imaginary part are.
 PART_OF = {

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from arenite.dtype import INT32, DType, Kind
+from arenite.dtype import INT32, Array, DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, known_le
 from arenite.ir.element import exact, rounded
@@ -32,7 +32,6 @@ from arenite.ir.node import Node, Shape
 from arenite.ir.ops.access import Guard, Index, Reduction, Source, summed
 from arenite.ir.ops.define import (
     NUMBER,
-    Array,
     Attrs,
     Checks,
     Inferred,

@@ -13,9 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias
 
-from numpy.typing import NDArray
-
-from arenite.dtype import INT32, INT64, DType, Kind
+from arenite.dtype import INT32, INT64, Array, DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Expr
 from arenite.ir.node import Node, Shape, intern, with_inputs
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 Attrs: TypeAlias = Mapping[str, Any]
-Array: TypeAlias = NDArray[Any]
 Sizes: TypeAlias = tuple[int, ...]
 Inferred: TypeAlias = tuple[Shape, DType]
 

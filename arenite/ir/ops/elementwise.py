@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from arenite.dtype import BOOL, DType, Kind
+from arenite.dtype import BOOL, Array, DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.element import convert, held_dtype, reinterpreted, rounded, widened
 from arenite.ir.node import Node
@@ -25,7 +25,6 @@ from arenite.ir.ops.define import (
     NUMBER,
     ORDERED,
     REAL,
-    Array,
     Attrs,
     Inferred,
     Sizes,

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import FLOAT32, INT64, DType, Kind
+from arenite.dtype import FLOAT32, INT64, Array, DType, Kind
 from arenite.dtype.blocks import dequantised
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.dim import bounds
 from arenite.ir.node import Node
 from arenite.ir.ops.blocks import as_quantised, need_whole_blocks
-from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, make, need_dtype
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, define, make, need_dtype
 from arenite.ir.ops.indexing import check_range
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from arenite.dtype import INT64, DType, Kind
+from arenite.dtype import INT64, Array, DType, Kind
 from arenite.errors import IndexOutOfRange, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import bounds, known_le
 from arenite.ir.element import rounded, widened
@@ -30,7 +30,6 @@ from arenite.ir.node import Node
 from arenite.ir.ops.define import (
     NUMBER,
     REAL,
-    Array,
     Attrs,
     Inferred,
     Sizes,

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import BOOL, FLOAT32, INT64, DType
+from arenite.dtype import BOOL, FLOAT32, INT64, Array, DType
 from arenite.errors import ShapeMismatch
 from arenite.ir.node import Node
-from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, is_dim, need_dtype
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, define, is_dim, need_dtype
 
 
 def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:

@@ -12,18 +12,12 @@ import ctypes
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from arenite.device import Buffer
 from arenite.device.cpu import CpuAllocator
-from arenite.dtype import UINT8, DType
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-Array: TypeAlias = "NDArray[Any]"
+from arenite.dtype import UINT8, Array, DType
 
 #: Results from this size on are kept and handed out again: their pages are there already.
 KEPT_FROM_NBYTES = 64 * 1024

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import FLOAT32, DType
+from arenite.dtype import FLOAT32, Array, DType
 from arenite.ir import Node, ceildiv
 from arenite.ir.element import rounded
 from arenite.ir.ops.attention import (
@@ -18,7 +18,7 @@ from arenite.ir.ops.attention import (
     viewed_operand,
     weights_of,
 )
-from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, at_least, define
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, at_least, define
 
 
 def _infer_parts(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:

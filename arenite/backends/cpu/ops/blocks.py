@@ -26,20 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.backends.cpu.ops.block_forms import BLOCK, PANEL, form_of, packed_panels, panel_weights
-from arenite.dtype import FLOAT32, INT32, INT64, UINT8, DType
+from arenite.dtype import FLOAT32, INT32, INT64, UINT8, Array, DType
 from arenite.errors import ShapeMismatch
 from arenite.ir import Node, product
 from arenite.ir.ops.access import Index, Reduction, Source, summed
 from arenite.ir.ops.blocks import join_blocks, joined, need_weights, quantised_runs
-from arenite.ir.ops.define import (
-    Array,
-    Attrs,
-    Inferred,
-    Sizes,
-    define,
-    need_dtype,
-    need_index_dtype,
-)
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, define, need_dtype, need_index_dtype
 from arenite.ir.ops.experts import chosen_products
 from arenite.ir.ops.indexing import check_range
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import DType
+from arenite.dtype import Array, DType
 from arenite.errors import ShapeMismatch
 from arenite.ir.node import Node
 from arenite.ir.ops.access import Index, Reduction, Source, summed
@@ -26,7 +26,7 @@ from arenite.ir.ops.contraction import (
     last_sizes,
     product_dtype,
 )
-from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, define
 
 #: Output channels of one panel of packed weights.
 PANEL = 16

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from arenite.dtype import BOOL, BY_NAME, INT64, DType
+from arenite.dtype import BOOL, BY_NAME, INT64, Array, DType
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.strings import on_host
 from arenite.frontends.onnx.registry import ML, Result, operator
-from arenite.frontends.onnx.values import Array, Value
+from arenite.frontends.onnx.values import Value
 from arenite.ir import Node, constant, full, make, size
 from arenite.ir.compose import basic, neural, reductions
 from arenite.ir.element import numpy_dtype

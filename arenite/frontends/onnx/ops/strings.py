@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from arenite.dtype import BOOL, FLOAT32, INT64, DType, Kind
+from arenite.dtype import BOOL, FLOAT32, INT64, Array, DType, Kind
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.regex import Pattern
 from arenite.frontends.onnx.registry import Result, operator
-from arenite.frontends.onnx.values import Array, Value
+from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Node, make
 from arenite.ir.compose import basic
 from arenite.ir.element import numpy_dtype
