@@ -17,7 +17,7 @@ import numpy as np
 
 from arenite import locks
 from arenite.errors import AreniteError, DoesNotFit, RunFailed, printable
-from arenite.frontends.onnx.inputs import StructureNeeded
+from arenite.frontends.onnx.inputs import StructureNeeded, WrongBranch
 from arenite.model.arguments import Call, Known, Signature, Structure, array_of
 from arenite.model.file_record import FileRecord
 from arenite.model.sizes import N_TIERS, Form
@@ -185,7 +185,10 @@ class CompiledModel(Closing):
         quick = self._quick
         if quick is not None:
             given = self._in_order(arrays, named)
-            results = None if given is None else quick.run(given)
+            try:
+                results = None if given is None else quick.run(given)
+            except WrongBranch:
+                results = None
             if results is not None:
                 return results
         return self._call(arrays, named)
@@ -203,8 +206,8 @@ class CompiledModel(Closing):
     def _call(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         call = self._signature.call(arrays, named)
         with self._in_call():
-            variant, given = self._ready(call)
-            results = iter(variant.executable(*given))
+            variant, arrays = self._run(call)
+            results = iter(arrays)
             outputs = {
                 name: self._rebuilt(template, results)
                 for name, template in variant.structure.items()
@@ -215,6 +218,23 @@ class CompiledModel(Closing):
         if is_whole and not self._has_strings:
             self._quick = Quick.of(variant, call)
         return outputs
+
+    def _run(self, call: Call) -> tuple[Variant, Sequence[Array]]:
+        """The program for a call and what it gives. A branch that makes no sense for all sizes that
+        a program was made for may make sense for these: then it is theirs alone."""
+        variant, given = self._ready(call)
+        [request] = variant.values
+        try:
+            return variant, variant.executable(*given)
+        except WrongBranch as wrong:
+            if not request.form.is_open:
+                raise wrong.error from None
+        sizes = {name: call.sizes[name] for name, _ in request.form.sizes}
+        variant = self._cache.obtain((request._replace(form=Form.of_numbers(sizes)),))
+        try:
+            return variant, variant.executable(*given)
+        except WrongBranch as wrong:
+            raise wrong.error from None
 
     def _in_call(self) -> AbstractContextManager[None]:
         return self._file.strings.in_call() if self._has_strings else nullcontext()

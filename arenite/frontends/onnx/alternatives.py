@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from arenite.dtype import INT64, Array
 from arenite.errors import AreniteError
-from arenite.frontends.onnx.inputs import StructureNeeded
+from arenite.frontends.onnx.inputs import StructureNeeded, WrongBranch
 from arenite.frontends.onnx.values import AnyValue, Either, Shaped, Value, Wrong
 from arenite.ir import Dim, Node, bounds, full, known_le, make, maximum
 from arenite.ir.compose.basic import iota, pad, reshape
@@ -137,7 +137,7 @@ def _failing(wrong: Wrong, like: Value) -> Value:
     """A tensor that no run can make; where sizes are found, it has none."""
 
     def fail(*_: Array) -> Array:
-        raise wrong.error
+        raise WrongBranch(wrong.error)
 
     shape = tuple(0 if found_in(size) else size for size in like.shape)
     function = HostFunction(fail, str(wrong.error))

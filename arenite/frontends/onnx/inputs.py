@@ -29,3 +29,11 @@ class StructureNeeded(AreniteError):
     def __init__(self, names: Sequence[str], reason: str) -> None:
         super().__init__(reason)
         self.names = tuple(names)
+
+
+class WrongBranch(AreniteError):
+    """A run took a branch that made no sense when it was translated, for the sizes assumed."""
+
+    def __init__(self, error: AreniteError) -> None:
+        super().__init__(str(error))
+        self.error = error

@@ -228,6 +228,18 @@ def test_a_way_that_makes_no_sense_is_an_error_of_the_run_that_takes_it() -> Non
     fails(made, XS[1], r"perm \[1, 0\] is no order of 1 axes")
 
 
+def test_a_way_that_makes_no_sense_for_all_sizes_is_taken_where_it_does() -> None:
+    """Into how many parts x is split is not known while its size is open."""
+    parts = node("SplitToSequence", "x", "parts", axis=0)
+    made = branches(
+        way(parts, node("SequenceAt", "parts minus0", "y0")),
+        way(node("Neg", "x", "y0")),
+        minus0=np.int64(-1),
+    )
+    few = {"x": XS[1]}
+    assert same(made, few, {"x": XS[0]}, few, {"x": XS[3]}, {"x": XS[3] + 1}, few) == 3
+
+
 def test_a_squeeze_takes_an_axis_that_is_found_to_be_of_size_1() -> None:
     made = counting([*POSITIVE, node("Squeeze", "positive", "y0")])
     assert same(made, *({"x": x} for x in XS)) == 1
