@@ -155,26 +155,18 @@ def _with_theirs(bits: int, groups: Sequence[_Group]) -> set[int]:
     return found
 
 
+@dataclass(slots=True, eq=False)
 class _Rebuilding:
     """The graph made anew, node by node, each after what it needs."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        groups: Sequence[_Group],
-        group_of: dict[Node, int],
-        places: dict[Node, _Side],
-        regions: dict[Region, Region],
-        depth: int,
-    ) -> None:
-        self.old = graph
-        self.groups = groups
-        self.group_of = group_of
-        self.places = places
-        self.regions = regions
-        self.depth = depth
-        self.new: dict[Node, Node] = {}
-        self._captures: dict[int, tuple[Node, ...]] = {}
+    old: Graph
+    groups: Sequence[_Group]
+    group_of: dict[Node, int]
+    places: dict[Node, _Side]
+    regions: dict[Region, Region]
+    depth: int
+    new: dict[Node, Node] = field(default_factory=dict)
+    _captures: dict[int, tuple[Node, ...]] = field(default_factory=dict)
 
     def graph(self) -> Graph:
         new = self.new

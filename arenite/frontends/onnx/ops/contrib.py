@@ -4,7 +4,8 @@ stands before them, and others that are operators of the standard under another 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from arenite.dtype import INT32
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.linear import square_matrices
 from arenite.frontends.onnx.registry import MICROSOFT, Handler, Result, handler_of, operator
-from arenite.frontends.onnx.values import AnyValue, Value
+from arenite.frontends.onnx.values import Value
 from arenite.ir import Node, full, make
 from arenite.ir.compose import neural
 from arenite.ir.compose.basic import (
@@ -33,29 +34,11 @@ from arenite.ir.compose.reductions import mean, reduce
 SAME = {"Trilu": 14, "GatherND": 13, "GridSample": 16, "TorchEmbedding": 13}
 
 
-def standard(
-    call: Call,
-    op: str,
-    version: int,
-    inputs: Sequence[AnyValue | None] | None = None,
-    attrs: Mapping[str, Any] | None = None,
-    outputs: Sequence[str] | None = None,
-) -> Result:
-    """What an operator of the standard makes of a call, or of other inputs and attributes."""
+def standard(call: Call, op: str, version: int, **others: Any) -> Result:
+    """What an operator of the standard makes of a call, with `others` for what the call has."""
     handler = handler_of("", op, version)
     assert handler is not None
-    return handler(
-        Call(
-            call.translator,
-            op,
-            "",
-            version,
-            call.name,
-            call.attrs if attrs is None else attrs,
-            call.inputs if inputs is None else inputs,
-            call.outputs if outputs is None else outputs,
-        )
-    )
+    return handler(replace(call, op=op, domain="", version=version, **others))
 
 
 def only(made: Result) -> Node:
@@ -268,7 +251,7 @@ def counted(call: Call) -> Result:
     if not call.has(2):
         dtype = call.value(0).dtype
         inputs[2:] = [Value.of_known(np.array(1, dtype.to_numpy()))]
-    return standard(call, "Range", 11, inputs)
+    return standard(call, "Range", 11, inputs=inputs)
 
 
 @operator("ExpandDims", domain=MICROSOFT)
@@ -304,5 +287,5 @@ def max_pool_with_channels_last(call: Call) -> Result:
     x = call.node(0)
     last = x.ndim - 1
     first = permute(x, (0, last, *range(1, last)))
-    made = only(standard(call, "MaxPool", 12, [Value.of(first)]))
+    made = only(standard(call, "MaxPool", 12, inputs=[Value.of(first)]))
     return permute(made, (0, *range(2, x.ndim), 1))

@@ -279,4 +279,4 @@ def rotated(
         "rotary_embedding_dim": 2 * cos.shape[1],
     }
     inputs = [Value.of(x), cos, sin, Value.of(places)]
-    return only(standard(call, "RotaryEmbedding", 23, inputs, attrs, ["y"]))
+    return only(standard(call, "RotaryEmbedding", 23, inputs=inputs, attrs=attrs, outputs=["y"]))

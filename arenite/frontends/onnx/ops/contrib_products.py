@@ -68,13 +68,13 @@ def _activated(call: Call, x: Node, numbers: list[float]) -> Node:
     if name not in ACTIVATIONS:
         call.refuse(f"the activation {name!r}; {', '.join(ACTIVATIONS)} and Clip are supported")
     attrs = dict(zip(ACTIVATIONS[name], numbers, strict=False))
-    return only(standard(call, name, 22, [Value.of(x)], attrs, ["y"]))
+    return only(standard(call, name, 22, inputs=[Value.of(x)], attrs=attrs, outputs=["y"]))
 
 
 @operator("FusedConv", domain=MICROSOFT)
 def fused_conv(call: Call) -> Result:
     """act(conv(x, w) + bias + z)"""
-    made = only(standard(call, "Conv", 22, call.inputs[:3]))
+    made = only(standard(call, "Conv", 22, inputs=call.inputs[:3]))
     if call.has(3):
         made = made + call.node(3)
     return _activated(call, made, call.attr("activation_params", []))
@@ -85,7 +85,7 @@ def conv_with_channels_last(call: Call) -> Result:
     x = call.node(0)
     last = x.ndim - 1
     first = Value.of(permute(x, (0, last, *range(1, last))))
-    made = only(standard(call, "Conv", 22, [first, *call.inputs[1:3]]))
+    made = only(standard(call, "Conv", 22, inputs=[first, *call.inputs[1:3]]))
     made = permute(made, (0, *range(2, x.ndim), 1))
     if call.has(3):
         made = made + call.node(3)
@@ -98,7 +98,7 @@ def conv_transpose_with_dynamic_pads(call: Call) -> Result:
     if call.has(2):
         attrs["pads"] = call.integers(2)
     inputs = [*call.inputs[:2], *call.inputs[3:4]]
-    return standard(call, "ConvTranspose", 22, inputs, attrs)
+    return standard(call, "ConvTranspose", 22, inputs=inputs, attrs=attrs)
 
 
 @operator("FusedGemm", domain=MICROSOFT)
