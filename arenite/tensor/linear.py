@@ -92,9 +92,7 @@ class LinearMethods(Base):
     ) -> Self:
         """[N, C, *S] by weight [O, C/groups, *K], over one to three spatial axes. Padding is a
         number, a number or (before, after) for each axis, "same" or "valid"."""
-        x, w = promoted_nodes(self, weight)
-        b = None if bias is None else node_of(bias)
-        return self._new(conv.conv(x, w, b, stride, padding, dilation, groups))
+        return self._convolved("conv", weight, bias, stride, padding, dilation, groups)
 
     def conv_transpose(
         self,
@@ -107,11 +105,14 @@ class LinearMethods(Base):
         groups: int = 1,
     ) -> Self:
         """[N, C, *S] by weight [C, O/groups, *K]: the transpose of conv as a linear map."""
+        more = {"output_padding": output_padding}
+        given = (weight, bias, stride, padding, dilation, groups)
+        return self._convolved("conv_transpose", *given, **more)
+
+    def _convolved(self, op: str, weight: object, bias: object, *given: Any, **more: Any) -> Self:
         x, w = promoted_nodes(self, weight)
         b = None if bias is None else node_of(bias)
-        return self._new(
-            conv.conv_transpose(x, w, b, stride, padding, output_padding, dilation, groups)
-        )
+        return self._new(conv.convolved(op, x, w, b, *given, **more))
 
     def _pooled(
         self,

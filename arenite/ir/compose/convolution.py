@@ -58,35 +58,7 @@ def _n_spatial(op: str, x: Node, w: Node) -> int:
     return x.ndim - 2
 
 
-def conv(
-    x: Node,
-    w: Node,
-    bias: Node | None,
-    stride: PerAxis,
-    padding: Padding,
-    dilation: PerAxis,
-    groups: int,
-) -> Node:
-    return _convolved("conv", x, w, bias, stride, padding, dilation, groups)
-
-
-def conv_transpose(
-    x: Node,
-    w: Node,
-    bias: Node | None,
-    stride: PerAxis,
-    padding: Padding,
-    output_padding: PerAxis,
-    dilation: PerAxis,
-    groups: int,
-) -> Node:
-    if padding == "same":
-        raise InvalidArgument("conv_transpose: padding is 'valid' or numbers; give output_padding")
-    more = {"output_padding": output_padding}
-    return _convolved("conv_transpose", x, w, bias, stride, padding, dilation, groups, **more)
-
-
-def _convolved(
+def convolved(
     op: str,
     x: Node,
     w: Node,
@@ -97,6 +69,9 @@ def _convolved(
     groups: int,
     **more: PerAxis,
 ) -> Node:
+    """`conv`, or `conv_transpose`, which takes `output_padding` too."""
+    if op == "conv_transpose" and padding == "same":
+        raise InvalidArgument("conv_transpose: padding is 'valid' or numbers; give output_padding")
     n = _n_spatial(op, x, w)
     strides, dilations = per_axis("stride", stride, n), per_axis("dilation", dilation, n)
     sides = pairs(padding, x.shape[2:], w.shape[2:], strides, dilations)

@@ -128,16 +128,9 @@ def _kernel(call: Call, w: Node) -> tuple[Dim, ...]:
 def conv(call: Call) -> Result:
     x, w = call.node(0), call.node(1)
     x, windows = cropped(call, x, windows_of(call, x, _kernel(call, w)))
-    groups = call.attr("group", 1)
-    return convolution.conv(
-        x,
-        w,
-        call.optional(2),
-        windows.strides,
-        list(windows.padding),
-        windows.dilations,
-        groups,
-    )
+    bias, groups = call.optional(2), call.attr("group", 1)
+    taps = windows.strides, list(windows.padding), windows.dilations
+    return convolution.convolved("conv", x, w, bias, *taps, groups)
 
 
 @operator("ConvTranspose")
@@ -208,7 +201,7 @@ def causal_conv(call: Call) -> Result:
     if past.shape != before:
         call.fail(f"the past state has shape {past.shape}, not {before}")
     whole = concat([past, x], 2) if taps > 1 else x
-    result = convolution.conv(whole, w, bias, 1, 0, 1, channels)
+    result = convolution.convolved("conv", whole, w, bias, 1, 0, 1, channels)
     activation = call.attr("activation", "none")
     if activation in ("silu", "swish"):
         result = neural.silu(result)
