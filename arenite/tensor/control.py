@@ -32,7 +32,7 @@ from arenite.tensor.carry import Carry, at, need_like, of_one_type
 from arenite.tensor.creation import asarray, wrap
 from arenite.tensor.elementwise import arithmetic
 from arenite.tensor.promote import INTEGERS, mark_weak, weak_result
-from arenite.tensor.specs import TensorSpec, static
+from arenite.tensor.signature import TensorSpec, static
 from arenite.tensor.structure import Leaves, flatten, need_same, unflatten
 from arenite.tensor.tracing import (
     choose_states,

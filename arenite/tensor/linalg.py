@@ -30,7 +30,7 @@ from arenite.tensor.functions import tensordot as tensordot
 from arenite.tensor.host import host_call
 from arenite.tensor.linear import promoted_nodes
 from arenite.tensor.numpy_functions import vecdot as vecdot
-from arenite.tensor.specs import TensorSpec
+from arenite.tensor.signature import TensorSpec
 from arenite.tensor.tensor import Tensor
 
 

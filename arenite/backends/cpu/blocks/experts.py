@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from arenite.backends.cpu.blocks.build import OTHER_REGISTERS, TALLEST, WEIGHT_WORK
+from arenite.backends.cpu.blocks.build import OTHER_REGISTERS, TALLEST, WEIGHT_WORK, columns_of_row
 from arenite.backends.cpu.blocks.kernel import Blocks, BlocksTile, panel_address
-from arenite.backends.cpu.blocks.meaning import columns_of_row
 from arenite.backends.cpu.gemm.blocking import MOST_TILES, TILE_WORK
 from arenite.backends.cpu.gemm.driver import Driver
 from arenite.backends.cpu.gemm.epilogue import Epilogue
