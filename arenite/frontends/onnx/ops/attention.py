@@ -50,12 +50,7 @@ def attention(call: Call) -> Result:
         q, k, v = _heads(call, q, heads), _heads(call, k, groups), _heads(call, v, groups)
     if not q.ndim == k.ndim == v.ndim == 4:
         call.fail(f"queries {q.shape}, keys {k.shape} and values {v.shape} are not all 3-D or 4-D")
-    past: Dim = 0
-    if call.has(4) != call.has(5):
-        call.fail("past_key and past_value come together")
-    if call.has(4):
-        past = call.node(4).shape[2]
-        k, v = concat([call.node(4), k], 2), concat([call.node(5), v], 2)
+    k, v, past = behind_past(call, k, v, 4)
     lengths = cast(call.node(6), INT64) if call.has(6) else None
     if lengths is not None and call.has(4):
         call.fail("nonpad_kv_seqlen says where a cache outside ends, and a past is given too")
@@ -63,12 +58,7 @@ def attention(call: Call) -> Result:
         call.fail(f"nonpad_kv_seqlen has shape {lengths.shape}, not one number for each sample")
     band = _band(call)
     mask = _mask(call, k.shape[2])
-    scale = call.attr("scale")
-    if scale is None:
-        width = q.shape[-1]
-        if not isinstance(width, int) or width == 0:
-            call.refuse(f"queries of width {width} without a scale")
-        scale = width**-0.5
+    scale = scale_of(call, q)
     if call.attr("softcap", 0.0) or call.wants(3):
         seen = _visible(q, k, past, band, lengths)
         made, scores = _spelled(call, q, k, v, _joined(mask, seen, q), scale)
@@ -78,6 +68,26 @@ def attention(call: Call) -> Result:
         shape = (made.shape[0], made.shape[2], made.shape[1] * made.shape[3])
         made = reshape(permute(made, (0, 2, 1, 3)), shape)
     return made, k, v, scores
+
+
+def behind_past(call: Call, k: Node, v: Node, at: int) -> tuple[Node, Node, Dim]:
+    """Keys and values behind those that two inputs have, and how many these are."""
+    if call.has(at) != call.has(at + 1):
+        call.fail("past_key and past_value come together")
+    if not call.has(at):
+        return k, v, 0
+    past_k, past_v = call.node(at), call.node(at + 1)
+    return concat([past_k, k], 2), concat([past_v, v], 2), past_k.shape[2]
+
+
+def scale_of(call: Call, q: Node, missing: float | None = None) -> float:
+    """The attribute or, where that is missing, 1 over the root of the width."""
+    scale, width = call.attr("scale", missing), q.shape[-1]
+    if scale != missing:
+        return float(scale)
+    if not isinstance(width, int) or width == 0:
+        call.refuse(f"queries of width {width} without a scale")
+    return float(width**-0.5)
 
 
 def _heads(call: Call, x: Node, heads: int) -> Node:
@@ -229,12 +239,7 @@ def flex_attention(call: Call) -> Result:
     q, k, v = (call.node(n) for n in range(3))
     if not q.ndim == k.ndim == v.ndim == 4:
         call.fail(f"queries {q.shape}, keys {k.shape} and values {v.shape} are not all 4-D")
-    scale = call.attr("scale")
-    if scale is None:
-        width = q.shape[-1]
-        if not isinstance(width, int) or width == 0:
-            call.refuse(f"queries of width {width} without a scale")
-        scale = width**-0.5
+    scale = scale_of(call, q)
     is_plain = call.attr("score_mod") is None and call.attr("prob_mod") is None
     if is_plain:
         return neural.attention(q, k, v, scale=scale)

@@ -6,12 +6,12 @@ whose keys are all hidden still weighs them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from arenite.dtype import FLOAT32, INT64
 from arenite.frontends.onnx.call import Call
+from arenite.frontends.onnx.ops.attention import behind_past, scale_of
 from arenite.frontends.onnx.ops.contrib import only, standard
 from arenite.frontends.onnx.ops.quantised import product_of, scaled, zero_point
 from arenite.frontends.onnx.registry import MICROSOFT, Result, operator
@@ -43,16 +43,6 @@ def split_heads(call: Call, x: Node, heads: int) -> Node:
 def joined_heads(x: Node) -> Node:
     batch, heads, length, width = x.shape
     return reshape(permute(x, (0, 2, 1, 3)), (batch, length, heads * width))
-
-
-def scale_of(call: Call, q: Node) -> float:
-    scale = float(call.attr("scale", 0.0))
-    width = q.shape[-1]
-    if scale:
-        return scale
-    if not isinstance(width, int) or width == 0:
-        call.refuse(f"queries of width {width} without a scale")
-    return 1 / math.sqrt(width)
 
 
 def parts_of(call: Call, x: Node, axis: int, sizes: Sequence[Dim]) -> list[Node]:
@@ -135,7 +125,7 @@ def _attended(call: Call, heads: Heads, places: Places) -> Node:
         k,
         v,
         added,
-        scale=scale_of(call, q),
+        scale=scale_of(call, q, 0.0),
         causal=bool(call.attr("unidirectional", 0)),
         offset=heads.past,
     )
@@ -198,12 +188,7 @@ def multi_head_attention(call: Call) -> Result:
     if call.wants(3):
         call.refuse("the weights as an output")
     q, k, v = _three(call)
-    past: Dim = 0
-    if call.has(6) != call.has(7):
-        call.fail("past_key and past_value come together")
-    if call.has(6):
-        past = call.node(6).shape[2]
-        k, v = concat([call.node(6), k], 2), concat([call.node(7), v], 2)
+    k, v, past = behind_past(call, k, v, 6)
     return _attended(call, Heads(q, k, v, past), Places(mask=4, past=6, bias=5)), k, v
 
 

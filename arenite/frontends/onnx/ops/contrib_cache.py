@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from arenite.dtype import INT64
 from arenite.frontends.onnx.call import Call
+from arenite.frontends.onnx.ops.attention import scale_of
 from arenite.frontends.onnx.ops.contrib_attention import (
     joined_heads,
     parts_of,
     rotated,
-    scale_of,
     split_heads,
 )
 from arenite.frontends.onnx.registry import MICROSOFT, Result, operator
@@ -128,12 +128,12 @@ def _weighed(call: Call, q: Node, k: Node, v: Node, seen: Node) -> Node:
         k, v = cast(k, q.dtype), cast(v, q.dtype)
     if not softcap and not call.attr("smooth_softmax", 0) and not call.has(11):
         mask = seen if added is None else where(seen, added, float("-inf"))
-        return neural.attention(q, k, v, mask, scale=scale_of(call, q))
+        return neural.attention(q, k, v, mask, scale=scale_of(call, q, 0.0))
     batch, heads, length, width = q.shape
     groups, keys = k.shape[1:3]
     grouped = reshape(computing(q), (batch, groups, heads // groups, length, width))
     scores = _times(grouped, expand_dims(computing(k), 2), transpose_b=True)
-    scores = reshape(scores, (batch, heads, length, keys)) * scale_of(call, q)
+    scores = reshape(scores, (batch, heads, length, keys)) * scale_of(call, q, 0.0)
     if softcap:
         scores = make("tanh", scores / softcap) * softcap
     if added is not None:
