@@ -11,12 +11,13 @@ holds the lock, and must never wait for itself. What cannot be entered twice say
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
@@ -120,4 +121,14 @@ def _of_cached_properties() -> Iterator[ReentrantLock]:
                         yield cast(Any, member).lock
 
 
-os.register_at_fork(after_in_child=_free_after_fork)
+def _finish_imports() -> None:
+    """Wait until other threads have imported what they are importing of the package: in a forked
+    process Python's own lock of such a module would be held for ever."""
+    for name, module in list(sys.modules.items()):
+        is_own = name.partition(".")[0] == "arenite"
+        if is_own and getattr(module.__spec__, "_initializing", False):
+            with suppress(Exception):  # it is told to the thread that imports it
+                importlib.import_module(name)
+
+
+os.register_at_fork(before=_finish_imports, after_in_child=_free_after_fork)

@@ -273,3 +273,27 @@ for _ in range(8):
     assert in_child(child) == 0
 over.set()
 """)
+
+
+def test_a_child_imports_what_another_thread_was_importing(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time\nbegun.set()\ntime.sleep(1)\n")
+    (tmp_path / "wrong.py").write_text("import time\nbegun.set()\ntime.sleep(1)\nraise OSError\n")
+    passes(f"""
+import arenite, builtins, importlib
+arenite.__path__.append({str(tmp_path)!r})
+
+def importing(name):
+    builtins.begun = threading.Event()
+    def work():
+        try:
+            importlib.import_module(name)
+        except OSError:
+            pass
+    threading.Thread(target=work, daemon=True).start()
+    assert begun.wait(60)
+
+importing("arenite.slow")
+assert in_child(lambda: importlib.import_module("arenite.slow")) == 0
+importing("arenite.wrong")
+assert in_child(lambda: importlib.import_module("arenite.slow")) == 0
+""")
