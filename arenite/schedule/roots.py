@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Mapping, Sequence
 from typing import NamedTuple
 
-from arenite.ir import OPS, Dim, Graph, Node, known_le, product
+from arenite.ir.dim import Dim, known_le, product
+from arenite.ir.graph import Graph
+from arenite.ir.node import Node
 from arenite.ir.ops.access import (
     divisors,
     is_affine,
@@ -18,6 +20,7 @@ from arenite.ir.ops.access import (
     reshaped_index,
     space_vars,
 )
+from arenite.ir.ops.define import OPS
 
 #: Operations in one kernel at the most, so that no file drives the size of generated code.
 MAX_OPS = 96

@@ -10,7 +10,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from arenite.backends.cpu.execution.quick import QuickCall
 from arenite.device import Buffer
 from arenite.device.cpu import drop_pages_at, use_small_pages
 from arenite.device.disk import DiskAllocator
-from arenite.dtype import Array
 from arenite.ir.data import BufferSource
 from arenite.ir.dim import evaluate, found_in
 from arenite.ir.interface import GraphInterface
@@ -39,6 +38,7 @@ from arenite.program.value_spec import copy_name
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+Array: TypeAlias = "NDArray[Any]"
 
 #: What the system maps around a byte that is touched, at the least. To read a few bytes of a mapped
 #: file it maps 64 KiB, and megabytes of one that it keeps in large pages: the scales of a model's
