@@ -82,7 +82,7 @@ def _graph(heads: int, groups: int, kind: DType, window: int | None, n_layers: i
     rows = Var("rows", 1, BLOCK)
     first = ir.graph_input("x", 0, (rows, heads, SIZE), BY_NAME["float32"])
     at = ir.graph_input("at", 1, (), BY_NAME["int64"])
-    end = basic.add(at, ir.size(rows, at.dtype))
+    end = at + ir.size(rows, at.dtype)
     updates: list[tuple[Node, Node]] = []
     x = first
     for layer in range(n_layers):
@@ -112,7 +112,7 @@ def _graph(heads: int, groups: int, kind: DType, window: int | None, n_layers: i
             k_scale=k_scale[0] if k_scale else None,
             v_scale=v_scale[0] if v_scale else None,
         )
-        x = basic.add(basic.permute(made, (1, 0, 2)), first)
+        x = basic.permute(made, (1, 0, 2)) + first
     return Graph((first, at), (x,), updates=tuple(updates))
 
 

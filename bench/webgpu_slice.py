@@ -23,7 +23,7 @@ from arenite.device.webgpu import WebGpuAllocator
 from arenite.dtype import BY_NAME
 from arenite.errors import NotCompiled
 from arenite.ir import Node, constant, graph_input, make, reference
-from arenite.ir.compose.basic import add, binary
+from arenite.ir.compose.basic import binary
 from arenite.ir.compose.neural import layer_norm, softmax
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_graph
@@ -59,7 +59,7 @@ def matmul(a: Node, b: Node) -> Node:
 def network() -> Node:
     w1, w2 = constant(random(300, 500, seed=1) / 16), constant(random(500, 70, seed=2) / 16)
     hidden = binary("maximum", matmul(x(129, 300), w1), 0.0)
-    return softmax(add(matmul(hidden, w2), constant(random(70, seed=3))), 1)
+    return softmax(matmul(hidden, w2) + constant(random(70, seed=3)), 1)
 
 
 def is_right(found: Array, wanted: Array) -> bool:

@@ -22,18 +22,10 @@ import arenite
 from arenite import dtype
 from arenite.backends.cpu.ops.block_forms import packed_panels, panel_weights
 from arenite.dtype import BY_NAME, DType, Kind, float32
-from arenite.dtype.block_types import (
-    BLOCK_TYPES,
-    E2M1,
-    Bits,
-    BlockType,
-    Number,
-    Scale,
-    number,
-)
+from arenite.dtype.block_types import BLOCK_TYPES, E2M1, Bits, BlockType, Number, Scale, number
 from arenite.dtype.blocks import dequantised
 from arenite.errors import TypeMismatch
-from arenite.frontends.gguf.types import DTYPES
+from arenite.frontends.gguf.reader import DTYPES
 from arenite.ir import graph_input
 from arenite.ir.graph import Graph
 from arenite.ir.ops.blocks import dequantise, matmul_blocks, rows_of_blocks

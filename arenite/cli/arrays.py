@@ -17,16 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from arenite.dtype import Kind
+from arenite.dtype import Array, Kind
 from arenite.errors import InvalidArgument, InvalidFile
 
 if TYPE_CHECKING:
     from arenite.frontends.onnx.types import TensorType
     from arenite.model import Model, ValueInfo
 
-Array = NDArray[Any]
 
 _RANDOM = re.compile(
     r"random(?::(?P<shape>[0-9]{1,12}(?:x[0-9]{1,12})*|scalar))?"

@@ -107,7 +107,7 @@ def _parse_sizes(text: str) -> dict[str, int]:
 
 def _layer_graph(text: str) -> Graph:
     from arenite.tensor.compile import compile as compiled
-    from arenite.tensor.specs import spec
+    from arenite.tensor.signature import spec
 
     function, given = shapes.layer(text)
     with compiled(function, *(spec(shape) for shape in given)) as program:

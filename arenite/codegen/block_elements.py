@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from arenite.codegen import loop_ir as ir
-from arenite.dtype import BY_NAME, DType, float32, uint8
+from arenite.dtype import BY_NAME, FLOAT32, INT32, UINT8, DType
 from arenite.dtype.block_types import BlockType, Number, Pieces, Scale
 from arenite.dtype.blocks import block_type
 
-INT32 = BY_NAME["int32"]
 _UNSIGNED = {bits: BY_NAME[f"uint{bits}"] for bits in (8, 16, 32)}
 
 #: Elements that are read as one run, at most.
@@ -36,15 +35,15 @@ def above(value: ir.Expr, shift: int) -> ir.Expr:
 
 
 def as_float(value: ir.Expr) -> ir.Expr:
-    return ir.Cast(value, float32)
+    return ir.Cast(value, FLOAT32)
 
 
 def float_at(array: str, at: ir.Expr, dtype: DType) -> ir.Expr:
     """The float whose first byte is at `at`, in an array of bytes."""
     whole = _UNSIGNED[dtype.bits]
-    made: ir.Expr = ir.Cast(ir.Load(array, at, uint8), whole)
+    made: ir.Expr = ir.Cast(ir.Load(array, at, UINT8), whole)
     for byte in range(1, dtype.bits // 8):
-        made = made | (ir.Cast(ir.Load(array, at + byte, uint8), whole) << 8 * byte)
+        made = made | (ir.Cast(ir.Load(array, at + byte, UINT8), whole) << 8 * byte)
     return ir.Bitcast(made, dtype)
 
 
@@ -85,7 +84,7 @@ class BlockReader:
                 count //= 2
 
     def element(self, first: int, lane: ir.Expr, count: int) -> ir.Expr:
-        """Element first + lane, float32, of a run of `count`."""
+        """Element first + lane, FLOAT32, of a run of `count`."""
         whole = self.number(first, lane, count)
         scale, *least = (self._scale(scale, first) for scale in self.block.scales)
         value = scale * _meant(self.block.number, whole)
@@ -108,7 +107,7 @@ class BlockReader:
         return self._unsigned(codes, part, ir.index(0), 1)
 
     def _scale(self, scale: Scale, element: int) -> ir.Expr:
-        """What the part of an element is multiplied with, or what is added to it; float32."""
+        """What the part of an element is multiplied with, or what is added to it; FLOAT32."""
         made = as_float(self.float_of(scale, element))
         if scale.codes:
             made = made * _meant(scale.codes, self.code(scale.codes, element))
@@ -148,13 +147,13 @@ class BlockReader:
         return bits(word >> up, 0, width)
 
     def _byte(self, offset: ir.Expr) -> ir.Expr:
-        return ir.Cast(ir.Load(self.array, self.at + offset, uint8), INT32)
+        return ir.Cast(ir.Load(self.array, self.at + offset, UINT8), INT32)
 
 
 def _meant(of: Number, whole: ir.Expr) -> ir.Expr:
-    """What a number stands for, float32."""
+    """What a number stands for, FLOAT32."""
     if of.table:
-        return looked_up(whole, of.table, float32)
+        return looked_up(whole, of.table, FLOAT32)
     return as_float(whole - of.bias if of.bias else whole)
 
 

@@ -14,8 +14,7 @@ from typing import TypeAlias
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.printer import kernel_text
-from arenite.ir.node import Node
-from arenite.ir.ops.define import OPS
+from arenite.ir import OPS, Node
 from arenite.schedule.kernel import Kernel
 from arenite.schedule.roots import is_in_memory
 

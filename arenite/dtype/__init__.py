@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from enum import Enum
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -126,12 +126,20 @@ _ALL_SCALARS = [
 #: Types of single elements, by name.
 SCALARS = {dtype.name: dtype for dtype in _ALL_SCALARS}
 
-uint8 = SCALARS["uint8"]
-float32 = SCALARS["float32"]
+BOOL, INT8, INT16, INT32, INT64 = map(SCALARS.__getitem__, "bool int8 int16 int32 int64".split())
+UINT8, UINT16, UINT32, UINT64 = map(SCALARS.__getitem__, "uint8 uint16 uint32 uint64".split())
+FLOAT16, FLOAT32, FLOAT64 = map(SCALARS.__getitem__, "float16 float32 float64".split())
+uint8, float32 = UINT8, FLOAT32
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    #: An array of NumPy's, whatever its elements.
+    Array: TypeAlias = NDArray[Any]
     #: All types; made when first asked for, since the descriptions of blocks take a start 1 ms.
     BY_NAME: dict[str, DType]
+else:
+    Array = np.ndarray  # numpy.typing takes a start some milliseconds
 
 
 def __getattr__(name: str) -> Any:

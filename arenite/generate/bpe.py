@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from arenite.errors import printable
 from arenite.frontends.gguf import Metadata
-from arenite.generate.merges import Merges, Pairs
-from arenite.generate.merging import WordCache, merge
+from arenite.generate.merges import Merges, Pairs, WordCache, merge
 from arenite.generate.pretokens import WordRule, word_rule
 from arenite.generate.sentencepiece import SPACE, piece_bytes
 from arenite.generate.vocabulary import Kind, Vocabulary

@@ -11,11 +11,13 @@ import json
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import cache as remembered
+from functools import partial
 
 from arenite.device.allocator import readable_nbytes
 from arenite.dtype import DType
 from arenite.errors import DoesNotFit
 from arenite.frontends.language import LanguageFile
+from arenite.ir.interface import GraphInterface
 from arenite.memory import MemoryPlan
 from arenite.pipeline import cached_fact, plan_graph
 from arenite.pipeline.interface_cache import interface_of
@@ -45,27 +47,17 @@ def chosen_context(
     if memory is None:
         return min(most, DEFAULT_CONTEXT)
     least = min(LEAST_CONTEXT, most)
-    interface = interface_of(
-        file.recipe(
-            context=least,
-            block=min(block, least),
-            kv=kv,
-            sessions=sessions,
-            offloaded=offloaded,
-        )
-    )
+
+    def interface_for(file: LanguageFile, context: int) -> GraphInterface:
+        recipe = partial(file.recipe, kv=kv, sessions=sessions, offloaded=offloaded)
+        return interface_of(recipe(context=context, block=min(block, context)))
+
+    interface = interface_for(file, least)
     wanted = json.dumps(["context", memory, most, str(kv), block, sessions])
 
     def find() -> str:
         def planned(file: LanguageFile, context: int) -> MemoryPlan:
-            recipe = file.recipe(
-                context=context,
-                block=min(block, context),
-                kv=kv,
-                sessions=sessions,
-                offloaded=offloaded,
-            )
-            return plan_graph(interface_of(recipe), options)
+            return plan_graph(interface_for(file, context), options)
 
         return str(_search(file, planned, memory, kv, least, most))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from arenite.errors import InvalidFile
 from arenite.frontends.gguf import Metadata
-from arenite.generate.merging import WordCache, merge
+from arenite.generate.merges import WordCache, merge
 from arenite.generate.vocabulary import Kind, Vocabulary, special_id
 
 SPACE = "\u2581"

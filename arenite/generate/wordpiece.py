@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from arenite.errors import InvalidFile
 from arenite.frontends.gguf import Metadata
-from arenite.generate.merging import WordCache
+from arenite.generate.merges import WordCache
 from arenite.generate.sentencepiece import SPACE
 from arenite.generate.vocabulary import Vocabulary, special_id
 

@@ -11,7 +11,6 @@ storages alone.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from arenite.hazards.ordering import Edge as Edge
     from arenite.hazards.proof import (
         Loop as Loop,
         Order as Order,
@@ -26,16 +25,15 @@ if TYPE_CHECKING:
         Launch as Launch,
         Role as Role,
     )
-    from arenite.hazards.tracker import HazardTracker as HazardTracker, order as order
+    from arenite.hazards.tracker import Edge as Edge, HazardTracker as HazardTracker, order as order
 else:
     from arenite.lazy import names_of
 
     __getattr__, __dir__, __all__ = names_of(
         "arenite.hazards",
         {
-            "ordering": "Edge",
             "proof": "Loop Order Race find_race verify",
             "ranges": "BufferRange ByteView HazardKind Launch Role",
-            "tracker": "HazardTracker order",
+            "tracker": "Edge HazardTracker order",
         },
     )

@@ -25,24 +25,25 @@ Each byte remembers its last writer and its readers since (`segments`). An undec
 after everything before it and before everything after it, so no byte need remember anything across
 it. Time is near-linear in the number of ranges, memory in the number of launches the bytes still
 remember, as long as these mostly agree on what was ordered before them long ago.
+
+Which of the launches that bytes remember a new launch has to wait for, and why.
+
+In comes what a launch touches; out come the edges that no others imply. The launches that its bytes
+remember (`segments`) are looked at from the latest down: one that is an ancestor of a later one is
+implied. All reads of a launch come before its writes, so that working in place is no conflict with
+itself.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
-from arenite.hazards.history import CUT_EVERY, Seen
-from arenite.hazards.ordering import (
-    Edge,
-    candidates,
-    edge_of,
-    latest_first,
-    spans_of,
-    undeclared_edge,
-)
-from arenite.hazards.ranges import BufferRange, Launch, Role, check_ranges
-from arenite.hazards.segments import ByteMap
+from arenite.hazards.history import CUT_EVERY, Seen, Span, Spans
+from arenite.hazards.ranges import BufferRange, HazardKind, Launch, Role, check_ranges
+from arenite.hazards.segments import ByteMap, Page
 
 
 def order(launches: Iterable[Launch]) -> tuple[Edge, ...]:
@@ -142,3 +143,145 @@ class HazardTracker:
         undeclared = f", {self._n_undeclared} undeclared" if self._n_undeclared else ""
         ranges = ", ".join(repr(touched) for touched in self.open_ranges())
         return f"<HazardTracker: {self._n_launches} open{undeclared}: {ranges or 'no bytes'}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Launch `before` must have finished when launch `after` starts, for this reason.
+
+    A pair may have many hazards; this is its first one: reads of `after` are looked at before its
+    writes, then by storage and address. A byte that `before` both read and wrote counts as
+    written. Storage and bytes are `None` when one of the two is undeclared.
+    """
+
+    before: int
+    after: int
+    kind: HazardKind
+    storage_id: int | None
+    start: int | None
+    end: int | None
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """(before, after)"""
+        return self.before, self.after
+
+
+def spans_of(ranges: Iterable[BufferRange], role: Role) -> Spans:
+    """The bytes of one role, each once, in rising order."""
+    spans = [(r.storage_id, r.start, r.end) for r in ranges if r.role is role and r.start < r.end]
+    if len(spans) < 2:
+        return spans
+    spans.sort()
+    merged = spans[:1]
+    for span in spans[1:]:
+        storage_id, start, end = merged[-1]
+        if span[0] == storage_id and span[1] <= end:
+            if span[2] > end:
+                merged[-1] = (storage_id, start, span[2])
+        else:
+            merged.append(span)
+    return merged
+
+
+def candidates(seen: Seen, maps: defaultdict[int, ByteMap], floor: int) -> dict[int, Seen]:
+    """The launches the bytes of `seen` remember; from now on they remember it."""
+    found: dict[int, Seen] = {}
+    wide: list[Page] = []
+    for storage_id, start, end in seen.reads:
+        maps[storage_id].read(start, end, seen, found, wide)
+    if wide:
+        _look_through(wide, floor, found)
+    for storage_id, start, end in seen.writes:
+        maps[storage_id].write(start, end, seen, found)
+    found.pop(seen.position, None)
+    return found
+
+
+def _look_through(pages: list[Page], floor: int, found: dict[int, Seen]) -> None:
+    """Add the writers in these pages, but for those that another writer found is ordered after.
+
+    Pages with late writers first: with the ancestors of the latest ones known, most other pages
+    have nothing to add, and are not opened.
+    """
+    pages = sorted(pages, key=lambda page: page.latest, reverse=True)
+    stop = pages[0].latest + 1
+    bits = missing = 0  # missing: one bit a position for what floor and bits leave out
+    for page in pages:
+        if page.latest < floor:
+            return
+        if bits and not page.has_writer_among(missing):
+            continue
+        newest: Seen | None = None
+        for writer in set(page.writers):
+            if writer is not None and writer.position >= floor:
+                found[writer.position] = writer
+                if newest is None or newest.position < writer.position:
+                    newest = writer
+        if newest is not None:
+            floor, bits = _join(floor, bits, newest)
+            missing = (((1 << (stop - floor)) - 1) ^ bits) << floor
+
+
+def latest_first(
+    found: dict[int, Seen], seen: Seen, floor: int, shared: dict[int, int]
+) -> list[Seen]:
+    """Those found that no later one is ordered after; with them, the ancestors of `seen`."""
+    kept: list[Seen] = []
+    bits = 0
+    for position in sorted(found, reverse=True):
+        if position < floor:
+            break
+        if not bits >> (position - floor) & 1:
+            before = found[position]
+            kept.append(before)
+            floor, bits = _join(floor, bits, before)
+            bits |= 1 << (position - floor)
+    if bits & 1:
+        ones = (~bits & (bits + 1)).bit_length() - 1
+        floor, bits = floor + ones, bits >> ones
+    seen.set_ancestors(floor, bits, shared)
+    return kept
+
+
+def _join(floor: int, bits: int, seen: Seen) -> tuple[int, int]:
+    """A set of launches given as floor and bits, with the ancestors of `seen` added."""
+    seen_floor, seen_bits = seen.ancestors()
+    if seen_floor > floor:
+        return seen_floor, bits >> (seen_floor - floor) | seen_bits
+    return floor, bits | seen_bits >> (floor - seen_floor)
+
+
+def undeclared_edge(before: int, after: int) -> Edge:
+    return Edge(before, after, HazardKind.UNDECLARED, None, None, None)
+
+
+def edge_of(before: Seen, after: Seen) -> Edge:
+    """The edge with its reason; the two are known to conflict."""
+    first = _first_overlap(after.reads, before.writes)
+    if first is not None:
+        return Edge(before.position, after.position, HazardKind.RAW, *first)
+    # Bytes that `before` read and wrote count as written.
+    write = _first_overlap(after.writes, before.writes)
+    read = _first_overlap(after.writes, before.reads)
+    if read is None or (write is not None and write[:2] <= read[:2]):
+        assert write is not None
+        return Edge(before.position, after.position, HazardKind.WAW, *write)
+    return Edge(before.position, after.position, HazardKind.WAR, *read)
+
+
+def _first_overlap(one: Spans, other: Spans) -> Span | None:
+    """The lowest bytes in both."""
+    if len(one) > len(other):
+        one, other = other, one
+    for span in one:
+        storage_id, start, end = span
+        if len(other) > 8:  # below that, looking at all of them is quicker
+            i = bisect_right(other, span)
+            near = other[max(i - 1, 0) : i + 1]
+        else:
+            near = other
+        for their_id, low, high in near:
+            if storage_id == their_id and low < end and start < high:
+                return storage_id, low if low > start else start, high if high < end else end
+    return None

@@ -5,19 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from mmap import PAGESIZE
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from arenite.device.buffer import Buffer, copies_of
 from arenite.device.disk import DiskAllocator
-from arenite.dtype import DType
+from arenite.dtype import Array, DType
 from arenite.ir.element import held_dtype, packed, unpacked
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-Array: TypeAlias = "NDArray[Any]"
 
 
 class ConstantData:

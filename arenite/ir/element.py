@@ -13,18 +13,17 @@ storage. Casts follow C, where C says something, and are exact about the rest:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from arenite.dtype import SCALARS, DType, Kind
+from arenite.dtype import SCALARS, Array, DType, Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import TypeMismatch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Array: TypeAlias = "NDArray[Any]"
 
 _NATIVE_FLOATS = ("float16", "float32", "float64")
 

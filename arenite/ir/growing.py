@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from arenite.dtype import BOOL, INT64
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Found, found_in
 from arenite.ir.node import Node, Origins, Shape
 from arenite.ir.ops import full, make, parameter
 from arenite.ir.ops.control import trip_size
-from arenite.ir.ops.define import BOOL, INT64
 from arenite.ir.ops.unbounded import any_size
 from arenite.ir.regions import closed, loop
 

@@ -21,11 +21,34 @@ from arenite.ir.dim import Dim, ceildiv, product
 from arenite.records import NamedTuple
 
 Shape: TypeAlias = tuple[Dim, ...]
+Number: TypeAlias = bool | int | float | complex
 AttrItems: TypeAlias = tuple[tuple[str, Hashable], ...]
 
 
+def _operator(op: str) -> Callable[[Node, Node | Number], Node]:
+    def method(self: Node, other: Node | Number) -> Node:
+        from arenite.ir.compose.basic import binary
+
+        return binary(op, self, other)
+
+    return method
+
+
+def _reflected(op: str) -> Callable[[Node, Number], Node]:
+    def method(self: Node, other: Number) -> Node:
+        from arenite.ir.compose.basic import binary
+
+        return binary(op, other, self)
+
+    return method
+
+
 class Node:
-    """Made by `arenite.ir.make`. Equality and hash are identity."""
+    """Made by `arenite.ir.make`. Equality and hash are identity.
+
+    Python's operators make nodes, but for `==` and `!=`: operands broadcast, and numbers take the
+    dtype of the other operand.
+    """
 
     __slots__ = ("__weakref__", "attr_keys", "attrs", "dtype", "inputs", "op", "shape")
 
@@ -67,6 +90,32 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<Node {self.op} {self.type_text}>"
+
+    __array_ufunc__ = None  # numbers of NumPy leave operators to the node
+    __add__, __radd__ = _operator("add"), _reflected("add")
+    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
+    __mul__, __rmul__ = _operator("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _operator("div"), _reflected("div")
+    __floordiv__, __mod__ = _operator("floordiv"), _operator("mod")
+    __lt__, __le__ = _operator("lt"), _operator("le")
+    __gt__, __ge__ = _operator("gt"), _operator("ge")
+    __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
+    __lshift__, __rshift__ = _operator("shift_left"), _operator("shift_right")
+
+    def __neg__(self) -> Node:
+        from arenite.ir.ops import make
+
+        return make("neg", self)
+
+    def __abs__(self) -> Node:
+        from arenite.ir.ops import make
+
+        return make("abs", self)
+
+    def __invert__(self) -> Node:
+        from arenite.ir.ops import make
+
+        return make("not", self)
 
 
 _set_op = Node.__dict__["op"].__set__

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, MutableMapping, Sequence
 from itertools import repeat
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from arenite.dtype import Array
 from arenite.errors import BoundsError, InvalidArgument, InvalidGraph, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Expr, Var, check_binding
 from arenite.ir.dim import evaluate as evaluate_dim
@@ -25,8 +24,6 @@ from arenite.ir.node import Node, typed
 from arenite.ir.ops import OPS, Region, parameter
 from arenite.ir.ops.control import loop_parts, trip_size
 from arenite.ir.ops.unbounded import bind_shape, sizes_entering, sizes_made
-
-Array = NDArray[Any]
 
 
 def evaluate(

@@ -11,13 +11,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from arenite.dtype import BOOL, INT64
 from arenite.errors import InvalidArgument
 from arenite.ir.dim import Found
 from arenite.ir.graph import found_sizes, topological
 from arenite.ir.node import Node, Origins
 from arenite.ir.ops import OPS, Region, full, make, parameter
 from arenite.ir.ops.control import cut
-from arenite.ir.ops.define import BOOL, INT64
 from arenite.ir.ops.unbounded import sizes_made
 
 

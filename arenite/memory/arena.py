@@ -22,7 +22,7 @@ from arenite import device as devices
 from arenite.device import Allocator, Buffer, BufferOptions
 from arenite.device.allocator import as_integer
 from arenite.device.host import bytes_of
-from arenite.dtype import SCALARS, DType, uint8
+from arenite.dtype import FLOAT16, UINT8, DType
 from arenite.errors import (
     InvalidArgument,
     InvalidView,
@@ -38,7 +38,6 @@ from arenite.memory.values import ARENA_REGIONS, REGIONS, ValueId, align_up
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FLOAT16 = SCALARS["float16"]
 
 Float32Array = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -89,7 +88,7 @@ class Arena:
         if scratch_nbytes:
             total = align_up(total, 64) + scratch_nbytes
         options = BufferOptions(alignment=max(64, _alignment(plan)), zeroed=zeroed)
-        return cls(Buffer.allocate(allocator, uint8, (total,), options), plan, scratch_nbytes)
+        return cls(Buffer.allocate(allocator, UINT8, (total,), options), plan, scratch_nbytes)
 
     @property
     def nbytes(self) -> int:
@@ -135,7 +134,7 @@ class Arena:
         self._actual[value_id] = nbytes
 
     def view(
-        self, value_id: ValueId, dtype: DType = uint8, shape: tuple[int, ...] | None = None
+        self, value_id: ValueId, dtype: DType = UINT8, shape: tuple[int, ...] | None = None
     ) -> Buffer:
         """The value's actual bytes as a buffer that shares the arena's storage."""
         return self.buffer.view(self.offset(value_id), self.len_of(value_id), dtype, shape)
@@ -231,7 +230,7 @@ def _shadow(buffer: Buffer, plan: MemoryPlan) -> Buffer | None:
     if not plan.shadow_nbytes or not buffer.allocator.has_float16:
         return None
     shape = (plan.shadow_nbytes,)
-    return Buffer.allocate(buffer.allocator, uint8, shape, BufferOptions(zeroed=True))
+    return Buffer.allocate(buffer.allocator, UINT8, shape, BufferOptions(zeroed=True))
 
 
 def _is_inside(plan: MemoryPlan) -> NDArray[np.bool_]:

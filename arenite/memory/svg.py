@@ -19,9 +19,19 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from arenite.device.allocator import readable_nbytes
-from arenite.memory.canvas import LETTER, MARGIN, SMALL_LETTER, WIDTH, Canvas, cut, escape
+from arenite.memory.canvas import (
+    LETTER,
+    MARGIN,
+    SMALL_LETTER,
+    WIDTH,
+    Canvas,
+    Scale,
+    byte_marks,
+    cut,
+    escape,
+    tick_marks,
+)
 from arenite.memory.groups import Group, few_runs, kind_of, kinds_of, runs_of
-from arenite.memory.scales import Scale, byte_marks, tick_marks
 from arenite.memory.values import ARENA_REGIONS, RESIDENT_REGIONS, ValueId
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from arenite.digests import digest_of
+from arenite.dtype import Array
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.frontends.onnx.inputs import Absent
 from arenite.frontends.onnx.types import OptionalType, SequenceType, TensorType, ValueType
@@ -25,11 +26,8 @@ from arenite.model.sizes import Form, SizeNames
 from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from arenite.frontends.onnx.translate import Given
 
-Array: TypeAlias = "NDArray[Any]"
 
 #: Elements of a value that decides structure which it is shown by.
 _SHOWN = 16

@@ -31,8 +31,7 @@ from arenite.records import NamedTuple
 if TYPE_CHECKING:
     from arenite.frontends.onnx.translate import Translated
     from arenite.frontends.onnx.values import AnyValue
-    from arenite.ir.data import BufferSource
-    from arenite.ir.graph import Graph
+    from arenite.ir import BufferSource, Graph
 
 _log = logging.getLogger("arenite.model")
 

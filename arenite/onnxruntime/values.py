@@ -9,9 +9,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import BY_NAME, Array, DType
 from arenite.errors import InvalidArgument, NotSupported
 from arenite.frontends.onnx.types import NAMES, NUMBERS, OptionalType, SequenceType, ValueType
 from arenite.ir.element import held_dtype, numpy_dtype
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from arenite.onnxruntime.options import RunOptions
     from arenite.onnxruntime.session import InferenceSession, NodeArg
 
-Array = NDArray[Any]
 
 #: Types of elements whose names differ from ours.
 _NAMES = {"float32": "float", "float64": "double"}

@@ -7,29 +7,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import BOOL, FLOAT32, INT32, INT64
+from arenite.ir import Dim, Node, bounds, make, size
 from arenite.ir.compose.basic import (
-    add,
     binary,
     broadcast_to,
     cast,
-    div,
     expand_dims,
     iota,
-    mul,
     permute,
     reshape,
-    sub,
     where,
 )
-from arenite.ir.dim import Dim, bounds
-from arenite.ir.node import Node
-from arenite.ir.ops.attention import Operands, heads_a_group, operands
-from arenite.ir.ops.attention_pages import pages_operands
-from arenite.ir.ops.define import BOOL, INT32, INT64, make
-from arenite.ir.ops.sources import size
+from arenite.ir.ops.attention import Operands, heads_a_group, operands, pages_operands
 
-FLOAT32 = BY_NAME["float32"]
 LOWEST = float("-inf")
 
 
@@ -63,8 +54,8 @@ def gathered(node: Node, rule: Callable[[Node], Node]) -> Node:
     given, page = pages_operands(node.inputs), node.attr("page")
     of_row = make("gather", given.table, given.text, axis=0)
     rows, n_pages = of_row.shape
-    starts = mul(expand_dims(of_row, 2), page)
-    places = add(starts, reshape(iota(page, of_row.dtype), (1, 1, page)))
+    starts = expand_dims(of_row, 2) * page
+    places = starts + reshape(iota(page, of_row.dtype), (1, 1, page))
     places = reshape(places, (rows, n_pages * page))
     values = given.values
     k, v = (permute(make("gather", x, places, axis=0), (0, 2, 1, 3)) for x in (values.k, values.v))
@@ -77,10 +68,10 @@ def gathered(node: Node, rule: Callable[[Node], Node]) -> Node:
     # A position that is not there is an error, as a page is.
     position = reshape(make("gather", keys, given.position, axis=0), (rows, 1))
     key = reshape(keys, (1, n_pages * page))
-    seen = binary("le", key, position)
+    seen = key <= position
     if node.attr("window"):
-        near = binary("lt", sub(position, key), node.attr("window"))
-        seen = binary("and", seen, near)
+        near = position - key < node.attr("window")
+        seen = seen & near
     mask = reshape(seen, (rows, 1, 1, n_pages * page))
     whole = Operands(expand_dims(values.q, 2), k, v, mask, *scales)
     scale = node.attr("scale")
@@ -105,17 +96,17 @@ def written_out(node: Node) -> Node:
     v = cast(make("reshape", v, shape=(*batch, groups, 1, keys, v.shape[-1])), dtype)
     scores = make("matmul", q, k, transpose_a=False, transpose_b=True)
     shape = scores.shape
-    scores = mul(scores, node.attr("scale"))
+    scores = scores * node.attr("scale")
     if node.attr("causal"):
         # Wide integers only where numbers of keys need them: some devices have none.
         counts = (keys, length, node.attr("offset"))
         index = INT32 if all(bounds(one)[1] < 2**30 for one in counts) else INT64
         query = make("iota", axis=len(shape) - 2, shape=shape, dtype=index)
         key = make("iota", axis=len(shape) - 1, shape=shape, dtype=index)
-        last_seen = add(query, size(node.attr("offset"), index))
+        last_seen = query + size(node.attr("offset"), index)
         seen = make("le", key, last_seen)
         if node.attr("window"):
-            near = binary("lt", sub(last_seen, key), node.attr("window"))
+            near = last_seen - key < node.attr("window")
             seen = make("and", seen, near)
         scores = where(seen, scores, LOWEST)
     if given.mask is not None:
@@ -126,12 +117,12 @@ def written_out(node: Node) -> Node:
         if mask.dtype == BOOL:
             scores = where(mask, scores, LOWEST)
         else:
-            scores = add(scores, cast(broadcast_to(mask, shape), dtype))
+            scores = scores + cast(broadcast_to(mask, shape), dtype)
     last = len(shape) - 1
     highest = unless(LOWEST, 0.0, make("max", scores, axes=(last,)))
-    weights = make("exp", sub(scores, expand_dims(highest, last)))
+    weights = make("exp", scores - expand_dims(highest, last))
     total = unless(0.0, 1.0, make("sum", weights, axes=(last,)))
-    weights = div(weights, expand_dims(total, last))
+    weights = weights / expand_dims(total, last)
     mixed = make("matmul", weights, v, transpose_a=False, transpose_b=False)
     return cast(make("reshape", mixed, shape=node.shape), node.dtype)
 
@@ -143,7 +134,7 @@ def unless(value: float, other: float, x: Node) -> Node:
 
 def _scaled(x: Node, scales: Node) -> Node:
     """Rows times the number of each."""
-    return mul(x, expand_dims(cast(scales, x.dtype), scales.ndim))
+    return x * expand_dims(cast(scales, x.dtype), scales.ndim)
 
 
 def plain_attention(node: Node) -> Node:

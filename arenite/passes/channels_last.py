@@ -14,10 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
+from arenite.ir import OPS, Node, full, make
 from arenite.ir.compose.basic import reshape
-from arenite.ir.node import Node
-from arenite.ir.ops.define import OPS, make
-from arenite.ir.ops.sources import full
 
 Axes: TypeAlias = tuple[int, ...]
 

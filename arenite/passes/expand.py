@@ -7,11 +7,8 @@ sum, max, ...    over no axes, are what they reduce
 from __future__ import annotations
 
 from arenite.dtype import Kind
+from arenite.ir import OPS, Dim, Node, full, known_le, make, maximum
 from arenite.ir.compose.basic import slice_all, slice_axis
-from arenite.ir.dim import Dim, known_le, maximum
-from arenite.ir.node import Node
-from arenite.ir.ops.define import OPS, make
-from arenite.ir.ops.sources import full
 
 
 def expand(node: Node) -> Node:

@@ -4,8 +4,7 @@ memory, and twice the time of one row."""
 from __future__ import annotations
 
 from arenite.dtype import Kind
-from arenite.ir.node import Node
-from arenite.ir.ops.define import make
+from arenite.ir import Node, make
 
 
 def narrow_factors(node: Node) -> Node:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from arenite.ir.node import Node
-from arenite.ir.ops.define import OPS
+from arenite.ir import OPS, Node
 
 #: Families of ops that make constants of constants.
 PURE = frozenset({"elementwise", "movement", "reduction", "indexing"})

@@ -1,12 +1,12 @@
 """Values narrower than a byte are held one element a byte, in a type that kernels compute with.
 
     int4, int2          int8
-    uint4, uint2        uint8
+    uint4, uint2        UINT8
     float4, float6      float8_e4m3fn, which has all of their values
 
 In: a graph. Out: one with the same inputs and outputs, in which nothing but these (and arrays that
 exist already) is narrow: sources are unpacked, outputs packed. Ops that compute are rebuilt on held
-values (floats in float32, so that they are rounded once) and what they make is wrapped or rounded
+values (floats in FLOAT32, so that they are rounded once) and what they make is wrapped or rounded
 to the narrow type again; ops that only choose or move elements need neither.
 """
 
@@ -15,18 +15,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from arenite.dtype import BY_NAME, DType, Kind, float32, uint8
+from arenite.dtype import BOOL, BY_NAME, FLOAT32, FLOAT64, INT8, INT64, UINT8, DType, Kind
+from arenite.ir import OPS, Graph, Node, Region, constant, full, make, parameter
 from arenite.ir.compose.basic import binary, cast, where
 from arenite.ir.element import limits
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
-from arenite.ir.ops import OPS, Region, constant, full, make, parameter
-from arenite.ir.ops.define import BOOL, INT64
 from arenite.ir.ops.narrow import HELD, SMALL_FLOATS
 from arenite.ir.ops.reductions import greatest, least
 from arenite.passes.rewrite import _inherit, apply
 
-INT8, FLOAT64 = BY_NAME["int8"], BY_NAME["float64"]
 FLOAT8 = BY_NAME["float8_e4m3fn"]
 
 
@@ -56,10 +52,10 @@ def _wrapped_once(node: Node) -> Node:
 
 def _wrapped_bits(node: Node) -> int | None:
     """To how many low bits of a byte `wrapped` cuts, where the node is made by that."""
-    if node.dtype not in (INT8, uint8) or len(node.inputs) != 2 or node.inputs[1].op != "full":
+    if node.dtype not in (INT8, UINT8) or len(node.inputs) != 2 or node.inputs[1].op != "full":
         return None
     value = node.inputs[1].attr("value")
-    if node.op == "and" and node.dtype == uint8 and value in (3, 15):
+    if node.op == "and" and node.dtype == UINT8 and value in (3, 15):
         return 2 if value == 3 else 4
     if node.op != "shift_right" or node.dtype != INT8 or value not in (4, 6):
         return None
@@ -121,7 +117,7 @@ def _only_chooses(node: Node) -> bool:
 def _computed(node: Node, inputs: tuple[Node, ...], attrs: dict[str, Any]) -> Node:
     """An op on held values, its result wrapped or rounded."""
     wide = [
-        cast(value, float32) if old.dtype in SMALL_FLOATS else value
+        cast(value, FLOAT32) if old.dtype in SMALL_FLOATS else value
         for value, old in zip(inputs, node.inputs, strict=True)
     ]
     made = make(node.op, *wide, **attrs)
@@ -220,40 +216,40 @@ def rounded(x: Node, dtype: DType) -> Node:
 
 def _wrapped(x: Node, dtype: DType) -> Node:
     if dtype.kind is Kind.UNSIGNED:
-        return binary("and", x, (1 << dtype.bits) - 1)
+        return x & (1 << dtype.bits) - 1
     unused = 8 - dtype.bits
-    return binary("shift_right", binary("shift_left", x, unused), unused)
+    return x << unused >> unused
 
 
 def _rounded_to_float(x: Node, dtype: DType) -> Node:
     """To the nearest number of a small float, halfway to the one whose last bit is 0; beyond the
-    largest is the largest, and NaN a zero of the other sign. In float32, which has all that lies
+    largest is the largest, and NaN a zero of the other sign. In FLOAT32, which has all that lies
     near these of every type but float64."""
     small = SMALL_FLOATS[dtype]
-    x = cast(x, FLOAT64 if x.dtype == FLOAT64 else float32)
+    x = cast(x, FLOAT64 if x.dtype == FLOAT64 else FLOAT32)
     magnitude = make("abs", x)
     unit = _like(x, small.step(small.exponents[-1]))
     for exponent in reversed(small.exponents[:-1]):
-        is_below = binary("lt", magnitude, 2.0 ** (exponent + 1))
+        is_below = magnitude < (2.0 ** (exponent + 1))
         unit = where(is_below, small.step(exponent), unit)
     near = make("mul", make("round", make("div", x, unit)), unit)
     near = binary("maximum", binary("minimum", near, small.largest), -small.largest)
-    is_negative = binary("lt", _bits(x, BY_NAME[f"int{x.dtype.bits}"]), 0)
+    is_negative = _bits(x, BY_NAME[f"int{x.dtype.bits}"]) < 0
     zero = make("where", is_negative, _like(x, 0.0), _like(x, -0.0))
     return cast(make("where", make("isnan", x), zero, near), FLOAT8)
 
 
 def codes(x: Node, dtype: DType) -> Node:
     """The bits of a held value, at the low end of a byte each."""
-    x = _bits(x, uint8)
+    x = _bits(x, UINT8)
     if dtype not in SMALL_FLOATS:
-        return binary("and", x, (1 << dtype.bits) - 1) if dtype.kind is Kind.SIGNED else x
+        return x & (1 << dtype.bits) - 1 if dtype.kind is Kind.SIGNED else x
     small = SMALL_FLOATS[dtype]
-    magnitude = binary("and", x, 0x7F)
-    code = binary("shift_right", binary("sub", magnitude, small.held_offset), small.held_shift)
+    magnitude = x & 0x7F
+    code = magnitude - small.held_offset >> small.held_shift
     for number, held in enumerate(small.held_below_normal):
         code = where(binary("eq", magnitude, held), number, code)
-    sign = binary("shift_right", binary("and", x, 0x80), 8 - dtype.bits)
+    sign = (x & 0x80) >> 8 - dtype.bits
     return make("or", code, sign)
 
 
@@ -265,9 +261,9 @@ def of_codes(code: Node, dtype: DType) -> Node:
         return _wrapped(_bits(code, INT8), dtype)
     small = SMALL_FLOATS[dtype]
     sign_bit = 1 << dtype.bits - 1
-    magnitude = binary("and", code, sign_bit - 1)
-    bits = binary("add", binary("shift_left", magnitude, small.held_shift), small.held_offset)
+    magnitude = code & sign_bit - 1
+    bits = (magnitude << small.held_shift) + small.held_offset
     for number, held in enumerate(small.held_below_normal):
         bits = where(binary("eq", magnitude, number), held, bits)
-    sign = binary("shift_left", binary("and", code, sign_bit), 8 - dtype.bits)
+    sign = (code & sign_bit) << 8 - dtype.bits
     return _bits(make("or", bits, sign), FLOAT8)

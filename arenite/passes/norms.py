@@ -17,11 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from arenite.dtype import Kind
-from arenite.ir.compose.basic import add, along, binary, div, mul
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
-from arenite.ir.ops.define import OPS, make
-from arenite.ir.ops.sources import full
+from arenite.ir import OPS, Graph, Node, full, make
+from arenite.ir.compose.basic import along
 from arenite.passes.known import is_known
 from arenite.passes.rewrite import remade
 
@@ -100,11 +97,11 @@ def _rebuilt(node: Node, found: _Scaled) -> Node:
     """The convolution with the scale in its weights, and one bias."""
     x, w = found.conv.inputs
     assert found.scale is not None
-    w = mul(w, along(found.scale, 0, w.ndim))
+    w = w * along(found.scale, 0, w.ndim)
     made = make("conv", x, w, **dict(found.conv.attrs))
     if found.shift is None:
         return made
-    return add(made, along(found.shift, 1, node.ndim))
+    return made + along(found.shift, 1, node.ndim)
 
 
 def _is_float_conv(node: Node) -> bool:
@@ -131,10 +128,10 @@ def _with_one_factor(graph: Graph) -> Graph:
         is_joined = number in factors
         if is_joined:
             number, before = factors[number]
-            factor = binary("mul", before, factor)
+            factor = before * factor
         if len(users[node]) == 1 and node not in outputs:
             factors[node] = (number, factor)
-        return mul(new[number], factor) if is_joined or node.op == "div" else rebuilt
+        return new[number] * factor if is_joined or node.op == "div" else rebuilt
 
     return remade(graph, remake)
 
@@ -152,7 +149,7 @@ def _factor(node: Node) -> tuple[Node, Node] | None:
         [b] = b.inputs
     if b.op == "full":
         b = full((1,) * node.ndim, b.attr("value"), b.dtype)
-    return (a, b) if node.op == "mul" else (a, div(full((1,) * node.ndim, 1.0, b.dtype), b))
+    return (a, b) if node.op == "mul" else (a, full((1,) * node.ndim, 1.0, b.dtype) / b)
 
 
 def _replaced(graph: Graph, ends: dict[Node, tuple[Node, Node]]) -> Graph:

@@ -6,11 +6,10 @@ matmul_blocks(x, join_blocks(...))             matmul(x, of these)
 
 from __future__ import annotations
 
-from arenite.dtype import float32
+from arenite.dtype import FLOAT32
 from arenite.dtype.blocks import block_type
-from arenite.ir.compose.basic import add, binary, cast, concat, expand_dims, mul, reshape, sub
-from arenite.ir.node import Node
-from arenite.ir.ops.define import make
+from arenite.ir import Node, make
+from arenite.ir.compose.basic import cast, concat, expand_dims, reshape
 
 
 def plain_blocks(node: Node) -> Node:
@@ -29,13 +28,10 @@ def _weights(joined: Node) -> Node:
     scale, *least, numbers = joined.inputs
     [bits] = block.number.widths
     low = (1 << bits) - 1
-    parts = [
-        binary("and", binary("shift_right", numbers, shift) if shift else numbers, low)
-        for shift in range(0, 8, bits)
-    ]
+    parts = [(numbers >> shift if shift else numbers) & low for shift in range(0, 8, bits)]
     whole = concat([expand_dims(part, 3) for part in parts], 3) if len(parts) > 1 else numbers
-    values = cast(reshape(whole, (*numbers.shape[:2], block.length)), float32)
-    values = sub(values, float(block.number.bias)) if block.number.bias else values
-    made = mul(values, expand_dims(scale, 2))
-    made = add(made, expand_dims(least[0], 2)) if least else made
+    values = cast(reshape(whole, (*numbers.shape[:2], block.length)), FLOAT32)
+    values = values - float(block.number.bias) if block.number.bias else values
+    made = values * expand_dims(scale, 2)
+    made = made + expand_dims(least[0], 2) if least else made
     return reshape(made, joined.shape)

@@ -21,18 +21,17 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import FLOAT32, INT8, INT32, UINT8
 from arenite.ir.dim import Dim, bounds, product
 from arenite.ir.graph import Graph, topological
 from arenite.ir.node import Node, Shape
-from arenite.ir.ops.define import INT32, make
+from arenite.ir.ops.define import make
 from arenite.ir.ops.reductions import least
 from arenite.ir.ops.sources import constant, full
 from arenite.ir.reference import evaluate
 from arenite.passes.known import is_known
 
-FLOAT32 = BY_NAME["float32"]
-BYTES = (BY_NAME["int8"], BY_NAME["uint8"])
+BYTES = (INT8, UINT8)
 #: Products of bytes less zero points that 32 bits have room for.
 MAX_DEPTH = (2**31 - 1) // (255 * 255)
 #: Elements of constants that are looked at.

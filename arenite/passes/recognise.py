@@ -17,15 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BOOL, FLOAT32, DType, Kind
+from arenite.ir import Graph, Node, full, make
 from arenite.ir.compose.basic import binary, where
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
-from arenite.ir.ops import full
-from arenite.ir.ops.define import BOOL, make
 from arenite.passes.rewrite import remade
-
-FLOAT32 = BY_NAME["float32"]
 
 #: A score plus a number as low as this is the number, so that it may as well be added.
 LOWEST = -1e30

@@ -14,11 +14,9 @@ from time import perf_counter
 from typing import TypeAlias
 
 from arenite.errors import InvalidGraph
-from arenite.ir.graph import Graph, topological
-from arenite.ir.node import Node, Origin, Origins
-from arenite.ir.ops import Region
+from arenite.ir import OPS, Graph, Node, Origin, Origins, Region, make, topological
 from arenite.ir.ops.control import regions_of
-from arenite.ir.ops.define import OPS, make, on_inputs
+from arenite.ir.ops.define import on_inputs
 from arenite.ir.regions import original
 
 Rule: TypeAlias = Callable[[Node], Node]

@@ -12,13 +12,10 @@ from __future__ import annotations
 
 from math import isqrt
 
-from arenite.dtype import BY_NAME, Kind
-from arenite.ir.compose.basic import binary, cast, expand_dims, iota, mul, pad, reshape, slice_axis
-from arenite.ir.node import Node
-from arenite.ir.ops.define import make
+from arenite.dtype import INT32, INT64, Kind
+from arenite.ir import Node, make
+from arenite.ir.compose.basic import cast, expand_dims, iota, pad, reshape, slice_axis
 from arenite.ir.ops.reductions import greatest, least
-
-INT32, INT64 = BY_NAME["int32"], BY_NAME["int64"]
 
 #: How many times fewer elements are sorted, at the least.
 LEAST_GAIN = 2
@@ -69,8 +66,8 @@ def _first_places(x: Node, count: int, descending: bool) -> Node:
     chunks = reshape(x, (*x.shape[:-1], n_chunks, length))
     best = make("max" if descending else "min", chunks, axes=(x.ndim,))
     picked = cast(_first_places(best, count, descending), INT32)
-    starts = mul(cast(make("sort", picked, axis=axis, descending=False), INT64), length)
-    places = binary("add", expand_dims(starts, x.ndim), iota(length))
+    starts = cast(make("sort", picked, axis=axis, descending=False), INT64) * length
+    places = expand_dims(starts, x.ndim) + iota(length)
     places = reshape(places, (*x.shape[:-1], count * length))
     near = make("gather_elements", x, places, axis=axis)
     return make("gather_elements", places, _first_places(near, count, descending), axis=axis)

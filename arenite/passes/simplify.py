@@ -12,13 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.dtype import Kind
-from arenite.ir.dim import bounds, evaluate, known_le
-from arenite.ir.graph import topological
+from arenite.ir import OPS, Node, bounds, constant, full, known_le, make, topological
+from arenite.ir.dim import evaluate
 from arenite.ir.growing import FOR_EVER
-from arenite.ir.node import Node
 from arenite.ir.ops.control import LoopParts, is_never, loop_parts, trip_size
-from arenite.ir.ops.define import OPS, make
-from arenite.ir.ops.sources import constant, full
 from arenite.ir.regions import hoisted
 
 #: Results up to this many bytes are computed while compiling.

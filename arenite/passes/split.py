@@ -9,13 +9,9 @@ not depend on how many threads there are. Small floats are summed in float32 all
 
 from __future__ import annotations
 
-from arenite.dtype import BY_NAME, Kind
+from arenite.dtype import FLOAT32, Kind
+from arenite.ir import Dim, Node, bounds, ceildiv, make, product
 from arenite.ir.compose.basic import slice_axis
-from arenite.ir.dim import Dim, bounds, ceildiv, product
-from arenite.ir.node import Node
-from arenite.ir.ops.define import make
-
-FLOAT32 = BY_NAME["float32"]
 
 #: Elements from which on a reduction is split, where fewer tiles than this are made of it.
 SPLIT_FROM = 1 << 18

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
-from arenite.ir.ops.define import OPS, make, on_inputs
+from arenite.ir import OPS, Graph, Node, make
+from arenite.ir.ops.define import on_inputs
 from arenite.memory.plan import HOST
 
 

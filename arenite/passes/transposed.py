@@ -15,10 +15,8 @@ from __future__ import annotations
 from math import prod
 
 from arenite.dtype import Kind
+from arenite.ir import Dim, Node, bounds, make, maximum
 from arenite.ir.compose.basic import pad, slice_all
-from arenite.ir.dim import Dim, bounds, maximum
-from arenite.ir.node import Node
-from arenite.ir.ops.define import make
 
 
 def transposed(node: Node) -> Node:

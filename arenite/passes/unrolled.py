@@ -7,11 +7,9 @@ The number of iterations is fixed, and nothing but it ends the loop.
 
 from __future__ import annotations
 
-from arenite.ir.graph import topological
-from arenite.ir.node import Node
+from arenite.dtype import INT64
+from arenite.ir import Node, full, make, topological
 from arenite.ir.ops.control import is_always, loop_parts, trip_size
-from arenite.ir.ops.define import INT64, make
-from arenite.ir.ops.sources import full
 from arenite.ir.regions import rebuilt
 
 #: Nodes that a loop becomes at the most.

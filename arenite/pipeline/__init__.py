@@ -29,8 +29,7 @@ from arenite.runtime.executable import Executable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from arenite.ir.graph import Graph
-    from arenite.ir.node import Node
+    from arenite.ir import Graph, Node
     from arenite.program.backend import OnCompiled
 
 log = logging.getLogger("arenite.pipeline")

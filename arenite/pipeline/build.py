@@ -11,8 +11,7 @@ from arenite import passes
 from arenite.codegen.chosen import build_all
 from arenite.codegen.kernels.built import Built
 from arenite.errors import DoesNotFit
-from arenite.ir.dim import Dim, Var
-from arenite.ir.graph import Graph
+from arenite.ir import Dim, Graph, Var
 from arenite.memory import MemoryPlan
 from arenite.memory.plan import CONCURRENCY
 from arenite.passes import Pass

@@ -11,8 +11,7 @@ from collections.abc import Hashable
 from arenite import passes
 from arenite.codegen.chosen import build_all
 from arenite.errors import NotCompiled
-from arenite.ir.node import Node, Origins
-from arenite.ir.ops import OPS
+from arenite.ir import OPS, Node, Origins
 from arenite.ir.ops.control import regions_of
 from arenite.pipeline.segment import SegmentSizes
 from arenite.pipeline.sizes import FIRST_CAPACITY

@@ -14,22 +14,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from arenite.ir.compose.basic import binary, concat, pad, permute, slice_axis
+from arenite.dtype import BOOL, INT64
+from arenite.ir.compose.basic import concat, pad, permute, slice_axis
 from arenite.ir.compose.counted_sizes import number_of
-from arenite.ir.dim import (
-    Dim,
-    Found,
-    Var,
-    evaluate,
-    found_in,
-    minimum,
-)
+from arenite.ir.dim import Dim, Found, Var, evaluate, found_in, minimum
 from arenite.ir.graph import everything, found_sizes
 from arenite.ir.node import Node, Origins, Shape
 from arenite.ir.ops import Region, full, graph_input, make, parameter
 from arenite.ir.ops import size as size_node
 from arenite.ir.ops.control import cut, loop_parts
-from arenite.ir.ops.define import BOOL, INT64
 from arenite.ir.ops.unbounded import CUTTING, is_bounded, sizes_made
 from arenite.ir.regions import loop
 from arenite.ir.size_substitution import SizeSubstitution, substituted
@@ -141,16 +134,16 @@ class GrowthSizes:
         ]
         number = parameter((), INT64)
         body = _Body(self.segment, within, self._next, rooms)
-        arrays = body.built(number, binary("add", first, number), given[n:])
+        arrays = body.built(number, first + number, given[n:])
         origins = body.origins
         ends = [arrays.goes_on, *arrays.fits]
         trips: Node = left
         if parts.rows:
             trips = full((), n_rows, INT64)
-            ends.append(binary("lt", arrays.done, left))
+            ends.append(arrays.done < left)
         carries_on = ends[0]
         for one in ends[1:]:
-            carries_on = binary("and", carries_on, one)
+            carries_on = carries_on & one
         initial = [*body.entered(given[:n]), *body.counts_before, goes_on, full((), 0, INT64)]
         results = loop(
             trips,
@@ -272,7 +265,7 @@ class _Body:
                 kept = minimum(following[k].shape[axis], room)
                 following[k] = self._in_room(slice_axis(following[k], axis, 0, kept), axis, room)
             again = number_of(self._next[str(size)], then)
-            fits.append(binary("le", again, full((), room, INT64)))
+            fits.append(again <= full((), room, INT64))
         return _Made(
             [*(room for room in rooms if room is not None), *counts,
              parameter((), BOOL), parameter((), INT64)],
@@ -280,7 +273,7 @@ class _Body:
             [substitution.new[node] for node in parts.rows],
             substitution.new[parts.goes_on],
             fits,
-            binary("add", number, 1),
+            number + 1,
         )  # fmt: skip
 
     def _appended(self, k: int, axis: int) -> tuple[Node, ...]:

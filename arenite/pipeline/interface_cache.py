@@ -15,10 +15,8 @@ import numpy as np
 
 from arenite import dtype as dtypes
 from arenite.errors import AreniteError
-from arenite.ir.data import ConstantData
-from arenite.ir.dim import Var, bounds
+from arenite.ir import ConstantData, Var, bounds, nbytes_of
 from arenite.ir.interface import Constant, GraphInterface, Port
-from arenite.ir.node import nbytes_of
 from arenite.memory.columns import SlotColumns
 from arenite.pipeline.identity import graph_sources, identity
 from arenite.program import cache
@@ -27,8 +25,7 @@ from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
     from arenite.frontends.language.recipe import Recipe
-    from arenite.ir.data import BufferSource
-    from arenite.ir.graph import Graph
+    from arenite.ir import BufferSource, Graph
     from arenite.program.compiled import Compiled
 
 _log = logging.getLogger("arenite.pipeline")

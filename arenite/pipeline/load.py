@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from arenite.codegen.kernels.built import Built
-from arenite.ir.node import Node
-from arenite.ir.ops.define import OPS
+from arenite.ir import OPS, Node
 from arenite.schedule import Kernel, Loop, Schedule
 
 

@@ -7,14 +7,11 @@ were at most; DoesNotFit, with what fills it, before a budget is overstepped.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from arenite.dtype import Array
 from arenite.errors import DoesNotFit, ShapeMismatch
-
-Array = NDArray[Any]
 
 #: Values named in a message; the exception carries all of them.
 NAMED_VALUES = 8

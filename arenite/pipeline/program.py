@@ -12,8 +12,7 @@ from arenite.program.backend import backend_of
 from arenite.program.options import USUAL, Options
 
 if TYPE_CHECKING:
-    from arenite.ir.graph import Graph
-    from arenite.ir.node import Node
+    from arenite.ir import Graph, Node
     from arenite.program.backend import OnCompiled
     from arenite.runtime.compiled_program import CompiledProgram
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from arenite.ir.dim import Dim, Var, found_in
+from arenite.dtype import INT64
+from arenite.ir import Dim, Node, Var, full, graph_input, make
+from arenite.ir import size as size_node
+from arenite.ir.dim import found_in
 from arenite.ir.graph import everything, found_sizes
-from arenite.ir.node import Node
-from arenite.ir.ops import full, graph_input, make
-from arenite.ir.ops import size as size_node
 from arenite.ir.ops.control import regions_of
-from arenite.ir.ops.define import INT64
 from arenite.ir.ops.unbounded import NO_BOUND, sizes_made
 from arenite.ir.size_substitution import SizeSubstitution, substituted
 from arenite.pipeline.sizes import Sized, capacity_for, sized_graph

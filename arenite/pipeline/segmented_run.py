@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from arenite.dtype import Array
 from arenite.errors import (
     AreniteError,
     BoundsError,
@@ -21,11 +21,9 @@ from arenite.errors import (
     ShapeMismatch,
     TypeMismatch,
 )
+from arenite.ir import Graph, Node, parameter, typed
 from arenite.ir.dim import evaluate
 from arenite.ir.element import numpy_dtype
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node, typed
-from arenite.ir.ops import parameter
 from arenite.ir.ops.control import loop_parts
 from arenite.ir.ops.unbounded import NO_BOUND, bind_shape, sizes_entering, sizes_made
 from arenite.pipeline.growth import DONE
@@ -34,7 +32,6 @@ from arenite.pipeline.segment_cache import OpenSegment, SegmentCache
 from arenite.pipeline.stages import AnySegment, Call, Segment, StagedGraph, Staging
 from arenite.pipeline.targets import Targets, room_in, targets_of
 
-Array = NDArray[Any]
 Values: TypeAlias = dict[Node, Array]
 Sizes: TypeAlias = dict[str, int]
 

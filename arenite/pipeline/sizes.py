@@ -8,19 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from arenite.dtype import BY_NAME
-from arenite.ir.dim import Dim, Found, Var, evaluate, variables
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node, Origins
-from arenite.ir.ops import graph_input
+from arenite.dtype import UINT8, Array
+from arenite.ir import Dim, Graph, Node, Origins, Var, graph_input, variables
+from arenite.ir.dim import Found, evaluate
 from arenite.ir.size_substitution import substituted
-
-Array = NDArray[Any]
 
 #: The least a size without a bound is compiled for, and by how much that grows.
 FIRST_CAPACITY = 64
@@ -65,7 +59,7 @@ def sized_graph(
     missing = [var for var in graph.vars if var not in alone]
     # No elements, and a size that is read off its shape.
     extra = [
-        graph_input(f"size_of_{var.name}", len(inputs) + k, (var, 0), BY_NAME["uint8"])
+        graph_input(f"size_of_{var.name}", len(inputs) + k, (var, 0), UINT8)
         for k, var in enumerate(missing)
     ]
     outside = {var.name: names.get(var.name, var.name) for var in graph.vars}

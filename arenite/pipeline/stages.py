@@ -18,10 +18,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from arenite.ir.dim import Dim, Found, found_in
-from arenite.ir.graph import Graph, everything, found_sizes
-from arenite.ir.node import Node, Origins
-from arenite.ir.ops import OPS, Region
+from arenite.ir import OPS, Dim, Graph, Node, Origins, Region
+from arenite.ir.dim import Found, found_in
+from arenite.ir.graph import everything, found_sizes
 from arenite.ir.ops.control import regions_of
 from arenite.ir.ops.unbounded import CUTTING, sizes_made
 from arenite.ir.size_substitution import needs, sized_order

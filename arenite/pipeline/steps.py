@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from arenite.codegen.kernels.built import Scratch
 from arenite.errors import InvalidGraph
-from arenite.ir.dim import Dim, found_in
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
+from arenite.ir import Dim, Graph, Node
+from arenite.ir.dim import found_in
 from arenite.ir.ops.control import is_always, trip_size
 from arenite.memory import Value
 from arenite.pipeline.values import Book, Scope

@@ -7,17 +7,14 @@ written to where it is made; ShapeMismatch as soon as sizes are found that do no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from numpy.lib.array_utils import byte_bounds
-from numpy.typing import NDArray
 
+from arenite.dtype import Array
 from arenite.ir.dim import Dim, bounds, evaluate, found_in
 from arenite.ir.node import Node
 from arenite.pipeline.stages import Call, StagedGraph
 from arenite.program.arguments import capacity_of, in_place, overlaps, unfitting, write_to
-
-Array = NDArray[Any]
 
 #: What a run has changed where it turns out that a result does not fit.
 UNCHANGED = "the run has ended, states are as they were, arrays of out= may be half written"

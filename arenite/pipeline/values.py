@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from arenite.errors import InvalidGraph
-from arenite.ir.dim import Dim, Expr, Floordiv, Found, Positive, bounds, found_in
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
-from arenite.ir.ops.define import OPS
+from arenite.ir import OPS, Dim, Expr, Graph, Node, bounds
+from arenite.ir.dim import Floordiv, Found, Positive, found_in
 from arenite.memory import Alias, Lifetime, Value
 from arenite.program.frame import REGIONS
 from arenite.program.steps import ZERO, Cell, Instruction

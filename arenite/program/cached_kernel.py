@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from arenite.dtype import DType
 from arenite.errors import NotSupported
-from arenite.ir.dim import Dim, Var
-from arenite.ir.node import Origin
+from arenite.ir import Dim, Origin, Var
 from arenite.program.launch import Launch
 
 

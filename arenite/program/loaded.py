@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.dtype import Array
+
 if TYPE_CHECKING:
     from arenite.ir.interface import GraphInterface
     from arenite.program.compiled import Compiled
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from arenite.program.limits import Limits
     from arenite.schedule import Schedule
 
-Array = NDArray[Any]
 
 #: Hears how many parts of the load step are done, of how many.
 OnPacked = Callable[[int, int], None]

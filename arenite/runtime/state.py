@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.dtype import Array
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.element import in_native_order, numpy_dtype, packed, unpacked
 from arenite.ir.interface import Port
 from arenite.ir.node import nbytes_of, typed
 
-Array = NDArray[Any]
 #: Gives the bytes of a state while nothing runs, writable.
 OpenBytes: TypeAlias = Callable[[], AbstractContextManager[NDArray[np.uint8]]]
 

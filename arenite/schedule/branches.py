@@ -14,11 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from arenite.errors import NotSupported
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
-from arenite.ir.ops import Region, make, parameter
+from arenite.ir import OPS, Graph, Node, Region, make, parameter
 from arenite.ir.ops.control import loop_parts, regions_of
-from arenite.ir.ops.define import OPS
 from arenite.ir.regions import rebuilt
 from arenite.passes.known import is_known
 from arenite.schedule.roots import is_in_memory, is_made_up
@@ -158,26 +155,18 @@ def _with_theirs(bits: int, groups: Sequence[_Group]) -> set[int]:
     return found
 
 
+@dataclass(slots=True, eq=False)
 class _Rebuilding:
     """The graph made anew, node by node, each after what it needs."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        groups: Sequence[_Group],
-        group_of: dict[Node, int],
-        places: dict[Node, _Side],
-        regions: dict[Region, Region],
-        depth: int,
-    ) -> None:
-        self.old = graph
-        self.groups = groups
-        self.group_of = group_of
-        self.places = places
-        self.regions = regions
-        self.depth = depth
-        self.new: dict[Node, Node] = {}
-        self._captures: dict[int, tuple[Node, ...]] = {}
+    old: Graph
+    groups: Sequence[_Group]
+    group_of: dict[Node, int]
+    places: dict[Node, _Side]
+    regions: dict[Region, Region]
+    depth: int
+    new: dict[Node, Node] = field(default_factory=dict)
+    _captures: dict[int, tuple[Node, ...]] = field(default_factory=dict)
 
     def graph(self) -> Graph:
         new = self.new

@@ -9,23 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from arenite.ir.dim import known_le
-from arenite.ir.graph import Graph, topological
-from arenite.ir.node import Node
-from arenite.ir.ops import full, parameter
+from arenite.ir import OPS, Graph, Node, full, known_le, parameter, topological
 from arenite.ir.ops.control import LoopParts, is_always, loop_parts, trip_size
-from arenite.ir.ops.define import OPS
 from arenite.ir.regions import rebuilt
-from arenite.schedule.kernel import (
-    Branch,
-    Cut,
-    HostCall,
-    Kernel,
-    Loop,
-    Role,
-    Schedule,
-    Stage,
-)
+from arenite.schedule.kernel import Branch, Cut, HostCall, Kernel, Loop, Role, Schedule, Stage
 from arenite.schedule.roots import is_in_memory
 
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 
-from arenite.ir.dim import bounds, found_in
-from arenite.ir.graph import Graph, everything, found_sizes
-from arenite.ir.node import Node
+from arenite.ir import OPS, Graph, Node, bounds
+from arenite.ir.dim import found_in
+from arenite.ir.graph import everything, found_sizes
 from arenite.ir.ops.access import (
     Index,
     Source,
@@ -25,7 +25,6 @@ from arenite.ir.ops.access import (
     space_vars,
 )
 from arenite.ir.ops.control import loop_parts, regions_of, trip_size
-from arenite.ir.ops.define import OPS
 from arenite.schedule.branches import branches_of_ifs, copied
 from arenite.schedule.constructs import construct
 from arenite.schedule.draft import Draft, Fit, Reads, fit_of, in_place_of

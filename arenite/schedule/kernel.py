@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import FLOAT64
 from arenite.ir.dim import Dim, Found, Var, product
 from arenite.ir.node import Node, Origin, Shape
 from arenite.ir.ops.access import Index
@@ -92,7 +92,7 @@ class Kernel:
     @property
     def arithmetic(self) -> dict[str, Dim]:
         """Its operations by what they are done in: of narrow numbers a core does more a second."""
-        is_wide = any(stage.node.dtype == BY_NAME["float64"] for stage in self.stages)
+        is_wide = any(stage.node.dtype == FLOAT64 for stage in self.stages)
         floats = "float64" if is_wide else "float32"
         inner = product(self.space) * self.n_ops
         outer = product(self.outer_shape) * self.n_outer_ops

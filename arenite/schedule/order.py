@@ -12,9 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from arenite.ir.dim import bounds, product
-from arenite.ir.node import Node
-from arenite.ir.ops.define import OPS
+from arenite.ir import OPS, Node, bounds, product
 from arenite.schedule.draft import Draft
 
 #: Where a draft stands: its number, or that of one it stands behind and how many are before it.

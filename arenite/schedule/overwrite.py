@@ -16,9 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
-from arenite.ir.ops.define import OPS
+from arenite.ir import OPS, Graph, Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from arenite.ir.dim import Dim, bounds, known_le
-from arenite.ir.node import Node
+from arenite.ir import Dim, Node, bounds, known_le
 from arenite.ir.ops.access import linear
 from arenite.schedule.draft import Reads
 

@@ -70,8 +70,8 @@ from arenite.tensor.sets import (
     unique_inverse as unique_inverse,
     unique_values as unique_values,
 )
-from arenite.tensor.specialization import any_size as any_size, specialize as specialize
-from arenite.tensor.specs import TensorSpec as TensorSpec, spec as spec, static as static
+from arenite.tensor.control import any_size as any_size, specialize as specialize
+from arenite.tensor.signature import TensorSpec as TensorSpec, spec as spec, static as static
 from arenite.tensor.state import State as State
 from arenite.tensor.tensor import Tensor as Tensor, realize_all as realize_all
 

@@ -12,9 +12,9 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.dtype import DType, Kind
+from arenite.dtype import INT64, DType, Kind
 from arenite.errors import InvalidArgument, NotSupported, ShapeMismatch
-from arenite.ir.compose.basic import INT64, Operand
+from arenite.ir.compose.basic import Operand
 from arenite.ir.dim import Dim, Expr, product
 from arenite.ir.element import held_dtype, in_native_order
 from arenite.ir.graph import topological

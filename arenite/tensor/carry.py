@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from arenite.dtype import DType
+from arenite.dtype import INT64, DType
 from arenite.errors import ShapeMismatch, TypeMismatch
+from arenite.ir import Expr, Node, full, parameter, typed
+from arenite.ir import size as size_node
 from arenite.ir.compose.basic import broadcast_to, cast
-from arenite.ir.dim import Expr
-from arenite.ir.node import Node, typed
-from arenite.ir.ops import full, parameter
-from arenite.ir.ops import size as size_node
 from arenite.ir.regions import rebuilt
 from arenite.tensor.base import described, node_of, operand_of, widened_at
 from arenite.tensor.creation import wrap
 from arenite.tensor.promote import (
-    INT64,
     cast_all,
     common_dtype,
     is_weak,

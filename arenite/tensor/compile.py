@@ -20,10 +20,9 @@ from arenite.device.allocator import readable_nbytes
 from arenite.errors import BoundsError, InvalidArgument
 from arenite.ir.graph import Graph, everything
 from arenite.ir.node import Node
-from arenite.program.arguments import check_targets, no_size
+from arenite.program.arguments import SizeReader, check_targets, no_size
 from arenite.program.closing import Closing
 from arenite.program.options import Options, parse_nbytes
-from arenite.program.size_reader import SizeReader
 from arenite.runtime.variants import Variant, VariantCache, Variants
 from arenite.tensor.base import ORIGINS
 from arenite.tensor.closure import ClosureNames

@@ -5,24 +5,22 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from arenite.dtype import Kind
+from arenite.dtype import FLOAT64, Kind
+from arenite.ir import Node, full, make
 from arenite.ir.compose import complex_numbers
-from arenite.ir.compose.basic import binary, cast, unary, where
+from arenite.ir.compose.basic import cast, where
 from arenite.ir.compose.complex_numbers import is_complex
-from arenite.ir.node import Node
-from arenite.ir.ops import full
 from arenite.tensor.base import Base, node_of
-from arenite.tensor.promote import FLOAT64
 
 
 def real_part(x: object) -> Node:
     node = node_of(x)
-    return unary("real", node) if is_complex(node) else node
+    return make("real", node) if is_complex(node) else node
 
 
 def imaginary_part(x: object) -> Node:
     node = node_of(x)
-    return unary("imag", node) if is_complex(node) else full(node.shape, 0, node.dtype)
+    return make("imag", node) if is_complex(node) else full(node.shape, 0, node.dtype)
 
 
 def conjugate(x: object) -> Node:
@@ -36,8 +34,8 @@ def angle(x: object) -> Node:
     if is_complex(node):
         return complex_numbers.angle(node)
     node = cast(node, node.dtype if node.dtype.kind is Kind.FLOAT else FLOAT64)
-    at = where(binary("lt", node, 0.0), math.pi, full(node.shape, 0.0, node.dtype))
-    return where(unary("isnan", node), node, at)
+    at = where(node < 0.0, math.pi, full(node.shape, 0.0, node.dtype))
+    return where(make("isnan", node), node, at)
 
 
 class ComplexMethods(Base):

@@ -1,4 +1,5 @@
-"""Control flow on tensors: cond, while_loop, fori_loop and scan, with JAX's meaning.
+"""Control flow on tensors: cond, while_loop, fori_loop and scan, with JAX's meaning; and
+`specialize`, by which a program computes its own structure.
 
 Functions are called with tensors that stand for what they get; what they return says what is
 computed, and none of it is computed yet. Values are tensors, or tuples, lists and dicts of them.
@@ -15,27 +16,36 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from numpy.typing import NDArray
+
+from arenite.dtype import BOOL, INT64
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
+from arenite.ir import Expr, Node, full, make, parameter
+from arenite.ir import size as size_node
 from arenite.ir.compose.basic import cast, reshape
-from arenite.ir.dim import Expr
+from arenite.ir.dim import Found
 from arenite.ir.growing import FOR_EVER, Body, Carried, growing
-from arenite.ir.node import Node
-from arenite.ir.ops import full, make, parameter
-from arenite.ir.ops import size as size_node
+from arenite.ir.ops import unbounded
 from arenite.ir.regions import rebuilt
 from arenite.tensor.base import ORIGINS, described, node_of, operand_of
 from arenite.tensor.carry import Carry, at, need_like, of_one_type
-from arenite.tensor.creation import wrap
+from arenite.tensor.creation import asarray, wrap
 from arenite.tensor.elementwise import arithmetic
-from arenite.tensor.promote import BOOL, INT64, INTEGERS, mark_weak, weak_result
+from arenite.tensor.promote import INTEGERS, mark_weak, weak_result
+from arenite.tensor.signature import TensorSpec, static
 from arenite.tensor.structure import Leaves, flatten, need_same, unflatten
-from arenite.tensor.tracing import choose_states, scope, side, tracing_body, values_now
-
-if TYPE_CHECKING:
-    from arenite.tensor.tensor import Tensor
+from arenite.tensor.tracing import (
+    choose_states,
+    scope,
+    side,
+    tracing_body,
+    values_now,
+    without_states,
+)
 
 if TYPE_CHECKING:
     from arenite.tensor.state import State
+    from arenite.tensor.tensor import Tensor
 
 
 def cond(predicate: Any, then: Any, otherwise: Any, *operands: Any) -> Any:
@@ -189,7 +199,7 @@ def _distance(lower: Any, upper: Any) -> Node:
     """How often a loop from one bound to another runs."""
     if all(isinstance(bound, Expr) or type(bound) is int for bound in (lower, upper)):
         return _trips(upper - lower)
-    return make("sub", _trips(upper), _trips(lower))
+    return _trips(upper) - _trips(lower)
 
 
 def scan(
@@ -316,3 +326,46 @@ def _length(arrays: Leaves, length: Any) -> Any:
                 f"xs{path} of scan has {size} rows on axis 0, and {first} are to be gone through"
             )
     return first
+
+
+def any_size() -> Found:
+    """A size without a bound, for what `specialize` gives."""
+    return unbounded.any_size()
+
+
+def specialize(function: Callable[..., Any], result: Any, values: Any, *operands: Any) -> Any:
+    """What `function(*values, *operands)` gives, traced and compiled for each set of values.
+
+    `values` is a tensor, or a tuple of tensors, that a program computes and that decide structure:
+    the function gets numbers, and tuples of numbers. `result` says what it gives:
+    `arenite.spec(shape, dtype)`, where sizes may be `arenite.any_size()`, or a structure of such.
+    Native code returns before it; each set of values is compiled when it comes first, and the 16
+    used last are kept. What the function gives must depend on its arguments alone; it has no
+    states.
+    """
+    structure, leaves = flatten(result)
+    for path, leaf in leaves:
+        if not isinstance(leaf, TensorSpec):
+            raise InvalidArgument(
+                f"what specialize gives is said with arenite.spec; result{path} is "
+                f"{type(leaf).__name__}"
+            )
+    given = values if isinstance(values, tuple) else (values,)
+    if not given:
+        raise InvalidArgument("specialize needs a value; without one, call the function")
+
+    def trace(arrays: Sequence[NDArray[Any]], nodes: Sequence[Node]) -> Sequence[Node]:
+        known = [static.value(array, f"value {k}") for k, array in enumerate(arrays)]
+        with without_states():
+            returned, made = flatten(function(*known, *map(wrap, nodes)))
+        need_same("what the function of specialize gives", returned, structure)
+        return [node_of(leaf) for _, leaf in made]
+
+    name = getattr(function, "__qualname__", type(function).__name__)
+    made = unbounded.specialize(
+        unbounded.Specialization(trace, name),
+        [node_of(asarray(one)) for one in given],
+        [node_of(asarray(one)) for one in operands],
+        [(leaf.shape, leaf.dtype) for _, leaf in leaves],
+    )
+    return unflatten(structure, [wrap(node) for node in made])

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.device import Buffer
-from arenite.dtype import DType
+from arenite.dtype import FLOAT64, INT64, DType
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.compose import basic
-from arenite.ir.compose.basic import Number, binary, cast
+from arenite.ir.compose.basic import binary, cast
 from arenite.ir.compose.counted_sizes import counted, filled
 from arenite.ir.dim import Dim, Expr, ceildiv
 from arenite.ir.dim import maximum as larger_dim
-from arenite.ir.node import Node
+from arenite.ir.node import Node, Number
 from arenite.ir.ops import buffer, make
 from arenite.ir.ops import full as full_node
 from arenite.ir.ops import size as size_node
@@ -35,7 +35,7 @@ from arenite.tensor.base import (
 from arenite.tensor.elementwise import choose
 from arenite.tensor.linear import summed_products
 from arenite.tensor.movement import joined
-from arenite.tensor.promote import FLOAT64, INT64, INTEGERS
+from arenite.tensor.promote import INTEGERS
 from arenite.tensor.tensor import Tensor
 
 Shape = Dim | Sequence[Dim]
@@ -183,7 +183,7 @@ def arange(
     wanted = wide if dtype is None else dtype_of(dtype)
     # As NumPy does it: the step is the distance of the first two, after rounding.
     delta = step if exact else (start + step) - start
-    return wrap(cast(binary("add", binary("mul", steps, delta), start), wanted))
+    return wrap(cast(steps * delta + start, wanted))
 
 
 def _number(bound: float | Dim | Tensor) -> float | Dim:
@@ -220,7 +220,7 @@ def _symbolic_range(start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
     count = larger_dim(ceildiv(distance, abs(step)), 0)
     steps = basic.iota(count)
     first = make("size", value=start, dtype=INT64) if isinstance(start, Expr) else start
-    return wrap(cast(binary("add", binary("mul", steps, step), first), dtype))
+    return wrap(cast(steps * step + first, dtype))
 
 
 def linspace(
@@ -245,7 +245,7 @@ def linspace(
     # Beginning and end are divided before they are subtracted, which could overflow.
     far = max(abs(start), abs(stop)) > np.finfo(float).max / 2
     step = stop / parts - start / parts if far else (stop - start) / parts
-    node = binary("add", binary("mul", cast(steps, wide), kind(step)), kind(start))
+    node = cast(steps, wide) * kind(step) + kind(start)
     if endpoint and num > 1:  # exactly, whatever the products rounded to
         node = basic.where(binary("eq", steps, float(num - 1)), kind(stop), node)
     return wrap(cast(node, wide if dtype is None else dtype_of(dtype)))
@@ -263,7 +263,7 @@ def eye(
     shape = (n, n if m is None else m)
     rows = basic.broadcast_to(basic.along(basic.iota(shape[0]), 0, 2), shape)
     columns = basic.broadcast_to(basic.along(basic.iota(shape[1]), 1, 2), shape)
-    on = make("eq", columns, binary("add", rows, k))
+    on = make("eq", columns, rows + k)
     return wrap(cast(on, FLOAT64 if dtype is None else dtype_of(dtype)))
 
 

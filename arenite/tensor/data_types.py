@@ -9,15 +9,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BOOL, BY_NAME, INT64, DType, Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, TypeMismatch
 from arenite.ir.element import limits, numpy_dtype
 from arenite.tensor.base import DTypeLike
-from arenite.tensor.promote import INT64, promoted, with_number
+from arenite.tensor.promote import promoted, with_number
 from arenite.tensor.tensor import Tensor
 
-bool = BY_NAME["bool"]  # noqa: A001
+bool = BOOL  # noqa: A001
 int8, int16, int32, int64 = (BY_NAME[f"int{bits}"] for bits in (8, 16, 32, 64))
 uint8, uint16, uint32, uint64 = (BY_NAME[f"uint{bits}"] for bits in (8, 16, 32, 64))
 float16, float32, float64 = (BY_NAME[f"float{bits}"] for bits in (16, 32, 64))

@@ -7,23 +7,18 @@ import operator
 from collections.abc import Callable
 from typing import Self, TypeVar
 
-from arenite.dtype import Kind
+from arenite.dtype import BOOL, FLOAT64, INT8, UINT64, Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, TypeMismatch
+from arenite.ir import Node, full, make
 from arenite.ir.compose import basic, complex_numbers, neural
-from arenite.ir.compose.basic import binary, cast, mul, unary, where
+from arenite.ir.compose.basic import binary, cast, where
 from arenite.ir.compose.complex_numbers import is_complex
 from arenite.ir.element import limits
-from arenite.ir.node import Node
-from arenite.ir.ops import full, make
 from arenite.tensor.base import DTypeLike, WeakOperand, described, node_of, operand_of
 from arenite.tensor.complex_parts import ComplexMethods
 from arenite.tensor.promote import (
-    BOOL,
-    FLOAT64,
-    INT8,
     INTEGERS,
-    UINT64,
     cast_all,
     common_dtype,
     float_common,
@@ -105,7 +100,7 @@ def _known_comparison(op: str, operands: list[WeakOperand]) -> Node | None:
     signed = a if a.dtype.kind is Kind.SIGNED else b
     answer = _ANSWERS[op](-1, 0) if signed is a else _ANSWERS[op](0, -1)
     compared = binary(op, cast(a, UINT64), cast(b, UINT64))
-    below = basic.broadcast_to(binary("lt", signed, 0), compared.shape)
+    below = basic.broadcast_to(signed < 0, compared.shape)
     return where(below, basic.broadcast_to(node_of(answer), compared.shape), compared)
 
 
@@ -118,9 +113,9 @@ def _simple_power(operands: list[WeakOperand], integer: bool) -> Node | None:
         raise InvalidArgument("integers to negative integer powers are not allowed; use floats")
     if exponent == 2 and base.dtype != BOOL:
         same = cast(base, common_dtype(operands))
-        return mul(same, same)
+        return same * same
     if exponent == 0.5 and base.dtype.kind is Kind.FLOAT:
-        return unary("sqrt", base)
+        return make("sqrt", base)
     if is_complex(base) and isinstance(exponent, int):
         return complex_numbers.power(base, exponent)
     return None
@@ -135,7 +130,7 @@ def floating(op: str, x: object) -> Node:
     node = node_of(x)
     if is_complex(node) and op in complex_numbers.FUNCTIONS:
         return complex_numbers.FUNCTIONS[op](node)
-    return weak_result(unary(op, cast(node, float_dtype(node.dtype))), [node])
+    return weak_result(make(op, cast(node, float_dtype(node.dtype))), [node])
 
 
 def rounding(op: str, x: object) -> Node:
@@ -143,7 +138,7 @@ def rounding(op: str, x: object) -> Node:
     node = node_of(x)
     if node.dtype.kind in (*INTEGERS, Kind.BOOL):
         return node
-    return unary(op, node)
+    return make(op, node)
 
 
 def truth(x: object) -> Node:
@@ -159,7 +154,7 @@ def absolute(x: object) -> Node:
     node = node_of(x)
     if is_complex(node):
         return complex_numbers.magnitude(node)
-    return node if node.dtype.kind in (Kind.BOOL, Kind.UNSIGNED) else unary("abs", node)
+    return node if node.dtype.kind in (Kind.BOOL, Kind.UNSIGNED) else abs(node)
 
 
 def is_nan(x: object) -> Node:
@@ -172,9 +167,9 @@ def is_inf(x: object) -> Node:
 
 def _float_test(op: str, node: Node) -> Node:
     if node.dtype.kind is Kind.FLOAT:
-        return unary(op, node)
+        return make(op, node)
     if is_complex(node):
-        return make("or", *(unary(op, part) for part in complex_numbers.parts(node)))
+        return make("or", *(make(op, part) for part in complex_numbers.parts(node)))
     return basic.broadcast_to(node_of(False), node.shape)
 
 
@@ -182,7 +177,7 @@ def is_finite(x: object) -> Node:
     node = node_of(x)
     if node.dtype.kind not in (Kind.FLOAT, Kind.COMPLEX):
         return basic.broadcast_to(node_of(True), node.shape)
-    return make("not", make("or", is_nan(x), is_inf(x)))
+    return ~(is_nan(x) | is_inf(x))
 
 
 def sign_bit(x: object) -> Node:
@@ -190,16 +185,16 @@ def sign_bit(x: object) -> Node:
     node = node_of(x)
     if node.dtype.kind is Kind.FLOAT:
         node = make("bitcast", node, dtype=dtype_of(f"int{node.dtype.bits}"))
-    return binary("lt", _no_bool(node), 0)
+    return _no_bool(node) < 0
 
 
 def copy_sign(a: object, b: object) -> Node:
     operands = nodes_of(a, b)
     dtype = float_common(operands)
     x, y = basic.operands("copysign", *cast_all(operands, dtype))
-    size = unary("abs", x)
+    size = abs(x)
     bits = make("bitcast", y, dtype=dtype_of(f"int{dtype.bits}"))
-    return where(binary("lt", bits, 0), unary("neg", size), size)
+    return where(bits < 0, -size, size)
 
 
 def ignoring_nan(op: str, a: object, b: object) -> Node:
@@ -210,7 +205,7 @@ def ignoring_nan(op: str, a: object, b: object) -> Node:
     best = make(op, x, y)
     if dtype.kind is not Kind.FLOAT:
         return best
-    return where(unary("isnan", x), y, where(unary("isnan", y), x, best))
+    return where(make("isnan", x), y, where(make("isnan", y), x, best))
 
 
 def hypot(a: object, b: object) -> Node:
@@ -229,15 +224,13 @@ def next_after(a: object, b: object) -> Node:
     as_integer = dtype_of(f"int{dtype.bits}")
     bits = make("bitcast", x, dtype=as_integer)
     # Of numbers of one sign the integers are in the order of the sizes.
-    grows = binary("eq", binary("lt", x, y), binary("gt", x, 0.0))
-    moved = where(grows, binary("add", bits, 1), binary("sub", bits, 1))
+    grows = binary("eq", x < y, x > 0.0)
+    moved = where(grows, bits + 1, bits - 1)
     sign = make("bitcast", full(x.shape, -0.0, dtype), dtype=as_integer)
-    least = where(
-        binary("gt", y, 0.0), binary("add", binary("mul", sign, 0), 1), binary("add", sign, 1)
-    )
+    least = where(y > 0.0, sign * 0 + 1, sign + 1)
     found = where(binary("eq", x, 0.0), least, moved)
     result = where(binary("eq", x, y), y, make("bitcast", found, dtype=dtype))
-    return where(unary("isnan", x), x, where(unary("isnan", y), y, result))
+    return where(make("isnan", x), x, where(make("isnan", y), y, result))
 
 
 def log_add_exp(a: object, b: object) -> Node:
@@ -245,9 +238,9 @@ def log_add_exp(a: object, b: object) -> Node:
     dtype = float_common(operands)
     x, y = basic.operands("logaddexp", *cast_all(operands, dtype))
     high = make("maximum", x, y)
-    away = unary("neg", unary("abs", make("sub", x, y)))
-    added = make("add", high, unary("log1p", unary("exp", away)))
-    return where(make("eq", x, y), basic.add(x, math.log(2)), added)
+    away = -abs(x - y)
+    added = high + make("log1p", make("exp", away))
+    return where(make("eq", x, y), x + math.log(2), added)
 
 
 def choose(condition: object, a: object, b: object) -> Node:
@@ -317,7 +310,7 @@ class ElementwiseMethods(ComplexMethods):
         if is_complex(self._node):
             return self._new(floating("log10", self))
         node = floating("log2", self)
-        return self._new(mul(node, math.log10(2)))
+        return self._new(node * math.log10(2))
 
     def reciprocal(self) -> Self:
         """1/x; of integers rounded towards zero, so 0 but for 1 and -1."""
@@ -325,14 +318,14 @@ class ElementwiseMethods(ComplexMethods):
         if node.dtype.kind is Kind.UNSIGNED:
             return self._new(cast(binary("eq", node, 1), node.dtype))
         if node.dtype.kind is Kind.SIGNED:
-            is_unit = binary("eq", unary("abs", node), 1)
+            is_unit = binary("eq", abs(node), 1)
             return self._new(where(is_unit, node, 0))
         return self._new(floating("reciprocal", self))
 
     def square(self) -> Self:
         """x * x, element by element."""
         node = _no_bool(self._node)
-        return self._new(mul(node, node))
+        return self._new(node * node)
 
     def sign(self) -> Self:
         """-1, 0 or 1; NaN stays NaN. Of complex numbers x over its magnitude."""
@@ -341,11 +334,11 @@ class ElementwiseMethods(ComplexMethods):
             is_zero = binary("eq", size, 0.0)
             safe = where(is_zero, 1.0, size)
             parts = (
-                where(is_zero, 0.0, make("div", part, safe))  # whatever the signs of its zeros
+                where(is_zero, 0.0, part / safe)  # whatever the signs of its zeros
                 for part in complex_numbers.parts(self._node)
             )
             return self._new(complex_numbers.joined(*parts))
-        return self._new(unary("sign", self._node))
+        return self._new(make("sign", self._node))
 
     def floor(self) -> Self:
         """Rounded down; integers stay as they are."""
@@ -365,7 +358,7 @@ class ElementwiseMethods(ComplexMethods):
             return self._new(rounding("round", self))
         scale = float(10 ** abs(decimals))
         there, back = ("mul", "div") if decimals > 0 else ("div", "mul")
-        return self._new(binary(back, unary("round", binary(there, self._node, scale)), scale))
+        return self._new(binary(back, make("round", binary(there, self._node, scale)), scale))
 
     def clip(self, min: object = None, max: object = None) -> Self:  # noqa: A002
         """Held within limits; either may be None, or a tensor.
@@ -396,7 +389,7 @@ class ElementwiseMethods(ComplexMethods):
 
     def logical_not(self) -> Self:
         """Whether each element is zero, or False."""
-        return self._new(make("not", truth(self)))
+        return self._new(~truth(self))
 
     def where(self, a: object, b: object) -> Self:
         """a where this is true, b elsewhere."""
@@ -411,7 +404,7 @@ class ElementwiseMethods(ComplexMethods):
     def __neg__(self) -> Self:
         if self.dtype == BOOL:
             raise TypeMismatch("a bool tensor has no negative; use ~ or logical_not")
-        return self._new(unary("neg", self._node))
+        return self._new(-self._node)
 
     def __pos__(self) -> Self:
         if self.dtype == BOOL:
@@ -421,7 +414,7 @@ class ElementwiseMethods(ComplexMethods):
     def __invert__(self) -> Self:
         if self.dtype.kind in (Kind.FLOAT, Kind.COMPLEX):
             raise TypeMismatch(f"~ is for bools and integers, not {described(self._node)}")
-        return self._new(unary("not", self._node))
+        return self._new(~self._node)
 
 
 def _forward(op: str) -> Callable[[S, object], S]:

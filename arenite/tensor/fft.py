@@ -10,18 +10,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from arenite.dtype import BY_NAME, Kind
+from arenite.dtype import FLOAT32, FLOAT64, Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
+from arenite.ir import Dim, Node, full
 from arenite.ir.compose import basic, fourier
-from arenite.ir.compose.basic import binary, cast
+from arenite.ir.compose.basic import cast
 from arenite.ir.compose.complex_numbers import is_complex, joined, parts
-from arenite.ir.dim import Dim
-from arenite.ir.node import Node
-from arenite.ir.ops import full
 from arenite.tensor.base import Axis, DTypeLike, axes_of, axis_of, described, need_cpu
 from arenite.tensor.creation import arange, asarray, wrap
-from arenite.tensor.promote import FLOAT64
 from arenite.tensor.tensor import Tensor
 
 _NORMS = ("backward", "ortho", "forward")
@@ -174,7 +171,7 @@ def _numbers(x: Any, what: str) -> Node:
         raise ShapeMismatch(f"{what}: an axis is needed, and {described(node)} has none")
     if is_complex(node) or node.dtype.name in ("float32", "float64"):
         return node
-    return cast(node, BY_NAME["float32"] if node.dtype.kind is Kind.FLOAT else FLOAT64)
+    return cast(node, FLOAT32 if node.dtype.kind is Kind.FLOAT else FLOAT64)
 
 
 def _pair(node: Node) -> fourier.Complex:
@@ -214,7 +211,7 @@ def _last(node: Node, axis: int, n: int | None) -> Node:
 
 
 def _scaled(part: Node, factor: float) -> Node:
-    return part if factor == 1 else binary("mul", part, factor)
+    return part if factor == 1 else part * factor
 
 
 def _along(node: Node, n: int | None, axis: int, norm: str, inverse: bool) -> Node:

@@ -9,7 +9,7 @@ from arenite.ir.ops import make
 from arenite.ir.ops.host import HostFunction
 from arenite.tensor.base import node_of
 from arenite.tensor.creation import asarray, wrap
-from arenite.tensor.specs import TensorSpec
+from arenite.tensor.signature import TensorSpec
 
 
 def host_call(function: Callable[..., Any], result: Any, *operands: Any) -> Any:

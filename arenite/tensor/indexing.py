@@ -7,17 +7,17 @@ from typing import Any, Self
 
 import numpy as np
 
+from arenite.dtype import BOOL, INT64
 from arenite.errors import IndexOutOfRange, NotSupported, ShapeMismatch
+from arenite.ir import Dim, Expr, Node, full, make
 from arenite.ir.compose import basic
 from arenite.ir.compose import indexing as places
 from arenite.ir.compose.basic import cast
 from arenite.ir.compose.counted_sizes import positions_on_axes
-from arenite.ir.dim import Dim, Expr
-from arenite.ir.node import Node, Shape
-from arenite.ir.ops import full, make
+from arenite.ir.node import Shape
 from arenite.tensor.base import Base, axis_of, described, node_of, operand_of
 from arenite.tensor.movement import MovementMethods
-from arenite.tensor.promote import BOOL, INT64, INTEGERS, cast_all, common_dtype
+from arenite.tensor.promote import INTEGERS, cast_all, common_dtype
 from arenite.tensor.realize import part_of_array
 
 

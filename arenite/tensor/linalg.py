@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BY_NAME, FLOAT32, FLOAT64, DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir.compose import basic, elimination
-from arenite.ir.compose import determinant as determinants
 from arenite.ir.compose.basic import cast
 from arenite.ir.compose.complex_numbers import is_complex
 from arenite.ir.element import numpy_dtype
@@ -31,8 +30,7 @@ from arenite.tensor.functions import tensordot as tensordot
 from arenite.tensor.host import host_call
 from arenite.tensor.linear import promoted_nodes
 from arenite.tensor.numpy_functions import vecdot as vecdot
-from arenite.tensor.promote import FLOAT64
-from arenite.tensor.specs import TensorSpec
+from arenite.tensor.signature import TensorSpec
 from arenite.tensor.tensor import Tensor
 
 
@@ -70,7 +68,7 @@ def _floats(x: Any) -> Node:
     node = asarray(x).node
     if is_complex(node) or node.dtype.name in ("float32", "float64"):
         return node
-    return cast(node, BY_NAME["float32"] if node.dtype.kind is Kind.FLOAT else FLOAT64)
+    return cast(node, FLOAT32 if node.dtype.kind is Kind.FLOAT else FLOAT64)
 
 
 def _matrices(x: Any, what: str, square: bool = False) -> Node:
@@ -139,7 +137,7 @@ def det(x: Any, /) -> Tensor:
         return _by_numpy(np.linalg.det, node.shape[:-2], node.dtype, node)
     if node.shape[-1] == 0:
         return ones(node.shape[:-2], node.dtype)
-    return wrap(determinants.determinant(node))
+    return wrap(elimination.determinant(node))
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
@@ -176,8 +174,7 @@ def inv(x: Any, /) -> Tensor:
     _, n = _sizes(node, "inv")
     if n == 0:
         return wrap(node)
-    identity = basic.broadcast_to(eye(n, dtype=node.dtype).node, node.shape)
-    return wrap(elimination.solution(node, identity))
+    return wrap(elimination.inverse(node))
 
 
 def solve(x1: Any, x2: Any, /) -> Tensor:

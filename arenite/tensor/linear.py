@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
+from arenite.dtype import BOOL, INT8
 from arenite.errors import InvalidArgument, ShapeMismatch
+from arenite.ir import Dim, Node, make
 from arenite.ir.compose import basic, linear, neural
 from arenite.ir.compose import convolution as conv
 from arenite.ir.compose.basic import cast
 from arenite.ir.compose.convolution import Padding, PerAxis
-from arenite.ir.dim import Dim
-from arenite.ir.node import Node
-from arenite.ir.ops import make
 from arenite.tensor.base import Base, axes_of, described, node_of
-from arenite.tensor.promote import BOOL, INT8, common_dtype, sum_dtype
+from arenite.tensor.promote import common_dtype, sum_dtype
 
 
 def promoted_nodes(*values: object) -> list[Node]:
@@ -53,7 +52,7 @@ class LinearMethods(Base):
         """numpy.dot: the last axis of this with the last but one of the other."""
         a, b = promoted_nodes(self, other)
         if a.ndim == 0 or b.ndim == 0:
-            return self._new(basic.mul(a, b))
+            return self._new(a * b)
         if b.ndim <= 2:
             return self._new(product_of(self, other))
         return self._new(linear.tensordot(a, b, [a.ndim - 1], [b.ndim - 2]))
@@ -93,9 +92,7 @@ class LinearMethods(Base):
     ) -> Self:
         """[N, C, *S] by weight [O, C/groups, *K], over one to three spatial axes. Padding is a
         number, a number or (before, after) for each axis, "same" or "valid"."""
-        x, w = promoted_nodes(self, weight)
-        b = None if bias is None else node_of(bias)
-        return self._new(conv.conv(x, w, b, stride, padding, dilation, groups))
+        return self._convolved("conv", weight, bias, stride, padding, dilation, groups)
 
     def conv_transpose(
         self,
@@ -108,11 +105,14 @@ class LinearMethods(Base):
         groups: int = 1,
     ) -> Self:
         """[N, C, *S] by weight [C, O/groups, *K]: the transpose of conv as a linear map."""
+        more = {"output_padding": output_padding}
+        given = (weight, bias, stride, padding, dilation, groups)
+        return self._convolved("conv_transpose", *given, **more)
+
+    def _convolved(self, op: str, weight: object, bias: object, *given: Any, **more: Any) -> Self:
         x, w = promoted_nodes(self, weight)
         b = None if bias is None else node_of(bias)
-        return self._new(
-            conv.conv_transpose(x, w, b, stride, padding, output_padding, dilation, groups)
-        )
+        return self._new(conv.convolved(op, x, w, b, *given, **more))
 
     def _pooled(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from arenite.dtype import Kind
+from arenite.dtype import INT64, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir.compose import basic
 from arenite.ir.compose.basic import cast
@@ -17,7 +17,7 @@ from arenite.tensor.base import described, node_of
 from arenite.tensor.elementwise import Operators, arithmetic
 from arenite.tensor.indexing import IndexingMethods
 from arenite.tensor.neural import NeuralMethods
-from arenite.tensor.promote import INT64, INTEGERS, float_dtype
+from arenite.tensor.promote import INTEGERS, float_dtype
 from arenite.tensor.reductions import ReductionMethods
 
 _REDUCTIONS = ("mean", "sum", "none")

@@ -9,22 +9,12 @@ from typing import Any, Self
 import numpy as np
 
 from arenite.errors import InvalidArgument, NotSupported, ShapeMismatch
+from arenite.ir import Dim, Node, constant, make, product
 from arenite.ir.compose import basic
 from arenite.ir.compose import indexing as places
 from arenite.ir.compose.basic import cast
 from arenite.ir.compose.linear import diagonal, triangle
-from arenite.ir.dim import Dim, product
-from arenite.ir.node import Node
-from arenite.ir.ops import constant, make
-from arenite.tensor.base import (
-    Axis,
-    Base,
-    axes_of,
-    axis_of,
-    described,
-    node_of,
-    shape_of,
-)
+from arenite.tensor.base import Axis, Base, axes_of, axis_of, described, node_of, shape_of
 from arenite.tensor.promote import common_dtype
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Self, TypeVar
 
-from arenite.dtype import Kind
+from arenite.dtype import INT64, Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch
+from arenite.ir import Dim, Node, make
 from arenite.ir.compose import basic, neural
 from arenite.ir.compose.basic import binary, cast
 from arenite.ir.compose.indexing import counted_from_front
-from arenite.ir.dim import Dim
-from arenite.ir.node import Node
-from arenite.ir.ops import make
 from arenite.tensor.base import Base, DTypeLike, axis_of, described, node_of, operand_of
 from arenite.tensor.promote import INTEGERS, cast_all, float_dtype
 
@@ -103,7 +101,7 @@ class NeuralMethods(Base):
             raise ShapeMismatch(f"glu: axis {at} of {described(x)} has no two halves")
         first = basic.slice_axis(x, at, 0, size // 2)
         second = basic.slice_axis(x, at, size // 2, size)
-        return self._new(basic.mul(first, neural.sigmoid(second)))
+        return self._new(first * neural.sigmoid(second))
 
     def softmax(self, axis: int = -1) -> Self:
         """exp(x) over its sum along an axis, without overflow."""
@@ -173,9 +171,7 @@ class NeuralMethods(Base):
         if self.dtype.kind not in INTEGERS:
             raise InvalidArgument(f"one_hot is of integers, not {described(self._node)}")
         shape: tuple[Dim, ...] = (*self.shape, classes)
-        wide = basic.broadcast_to(
-            basic.expand_dims(cast(self._node, basic.INT64), self.ndim), shape
-        )
+        wide = basic.broadcast_to(basic.expand_dims(cast(self._node, INT64), self.ndim), shape)
         counts = basic.broadcast_to(basic.iota(classes), shape)
         return self._new(cast(make("eq", wide, counts), dtype_of(dtype)))
 

@@ -36,7 +36,7 @@ def _method(name: str) -> Callable[[Any], Node]:
 
 
 def _scaled(factor: float) -> Callable[[Any], Node]:
-    return lambda x: basic.mul(floating_node(x), factor)
+    return lambda x: floating_node(x) * factor
 
 
 #: Those that are functions of ours too, under the same name.
@@ -68,7 +68,7 @@ _UFUNCS: dict[str, Callable[..., Node]] = {
     "rint": lambda x: floating("round", x),
     "absolute": elementwise.absolute,
     "conjugate": _method("conj"),
-    "fabs": lambda x: basic.unary("abs", floating_node(x)),
+    "fabs": lambda x: abs(floating_node(x)),
     "negative": _method("__neg__"),
     "positive": _method("__pos__"),
     "reciprocal": _method("reciprocal"),

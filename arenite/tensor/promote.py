@@ -14,18 +14,16 @@ from weakref import WeakSet
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BY_NAME, FLOAT16, FLOAT64, DType, Kind
 from arenite.errors import TypeMismatch
+from arenite.ir import Expr, Node
+from arenite.ir import size as size_node
 from arenite.ir.compose.basic import Operand, cast
-from arenite.ir.dim import Expr
 from arenite.ir.element import limits, numpy_dtype
-from arenite.ir.node import Node
-from arenite.ir.ops import size as size_node
 
 Kinds: TypeAlias = tuple[Kind, ...]
 
 BOOL, INT8, INT64, UINT64 = (BY_NAME[name] for name in ("bool", "int8", "int64", "uint64"))
-FLOAT64 = BY_NAME["float64"]
 INTEGERS = (Kind.SIGNED, Kind.UNSIGNED)
 
 
@@ -125,7 +123,7 @@ def float_dtype(dtype: DType) -> DType:
     if dtype.kind in (Kind.FLOAT, Kind.COMPLEX):
         return dtype
     if dtype.bits <= 8:
-        return BY_NAME["float16"]
+        return FLOAT16
     return BY_NAME["float32" if dtype.bits == 16 else "float64"]
 
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import secrets
 
-from arenite.dtype import Kind
+from arenite.dtype import INT64, UINT64, Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument
+from arenite.ir import Dim, Node, full, make
 from arenite.ir.compose import basic, random
 from arenite.ir.compose.basic import cast
-from arenite.ir.dim import Dim
 from arenite.ir.element import limits
-from arenite.ir.node import Node
-from arenite.ir.ops import full, make
 from arenite.tensor.base import DTypeLike
 from arenite.tensor.creation import Shape, sizes_of, wrap
-from arenite.tensor.promote import INTEGERS, UINT64
+from arenite.tensor.promote import INTEGERS
 from arenite.tensor.tensor import Tensor
 
 
@@ -93,4 +91,4 @@ class Generator:
     def shuffled(self, tensor: Tensor) -> Tensor:
         """The rows of a tensor in any order."""
         order = self.permutation(tensor.shape[0]).node
-        return wrap(make("gather", tensor.node, basic.cast(order, basic.INT64), axis=0))
+        return wrap(make("gather", tensor.node, basic.cast(order, INT64), axis=0))

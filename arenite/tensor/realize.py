@@ -11,9 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
-from arenite.ir.ops import buffer
+from arenite.ir import Graph, Node, buffer
 
 
 def realize(nodes: Sequence[Node]) -> list[NDArray[Any]]:

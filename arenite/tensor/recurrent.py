@@ -26,8 +26,8 @@ def lstm(
     hidden]; zeros if it is not given. `reverse` goes from the last time to the first.
     """
     hidden, cell = state if state is not None else (None, None)
-    nodes = [_node(given) for given in (bias, hidden, cell)]
-    outputs, *last = recurrent.lstm(_needed(x), _needed(w), _needed(r), *nodes, reverse=reverse)
+    layer = _layer(x, w, r, bias, hidden, reverse)
+    outputs, *last = recurrent.lstm(layer, _node(cell))
     h, c = (wrap(node) for node in last)
     return wrap(outputs), (h, c)
 
@@ -49,11 +49,14 @@ def gru(
     order r, z, n. `reset_first` resets the state before its product with `r` and not after, which
     is what older definitions do.
     """
-    nodes = [_node(given) for given in (bias, state_bias, state)]
-    outputs, last = recurrent.gru(
-        _needed(x), _needed(w), _needed(r), *nodes, reset_first=reset_first, reverse=reverse
-    )
+    layer = _layer(x, w, r, bias, state, reverse)
+    outputs, last = recurrent.gru(layer, _node(state_bias), reset_first=reset_first)
     return wrap(outputs), wrap(last)
+
+
+def _layer(x: Any, w: Any, r: Any, bias: Any, hidden: Any, reverse: bool) -> recurrent.Layer:
+    weights = _needed(w), _needed(r), _node(bias)
+    return recurrent.Layer(_needed(x), *weights, _node(hidden), reverse)
 
 
 def _needed(given: Any) -> Node:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Self
 
-from arenite.dtype import Kind
+from arenite.dtype import FLOAT64, INT64, Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch
+from arenite.ir import Node, make, product
 from arenite.ir.compose import basic, reductions
-from arenite.ir.compose.basic import cast, unary
+from arenite.ir.compose.basic import cast
 from arenite.ir.compose.complex_numbers import is_complex, magnitude, parts
-from arenite.ir.dim import product
-from arenite.ir.node import Node
-from arenite.ir.ops import make
 from arenite.tensor.base import Axis, DTypeLike, axes_of, axis_of, described
 from arenite.tensor.elementwise import ElementwiseMethods, truth
-from arenite.tensor.promote import FLOAT64, INT64, float_dtype, sum_dtype
+from arenite.tensor.promote import float_dtype, sum_dtype
 
 
 def _one_of(ddof: float, correction: float | None) -> float:
@@ -68,7 +66,7 @@ class ReductionMethods(ElementwiseMethods):
         """The largest less the smallest."""
         high = self._extreme("max", axis, keepdims)
         low = self._extreme("min", axis, keepdims)
-        return self._new(make("sub", high._node, low._node))
+        return self._new(high._node - low._node)
 
     def any(self, axis: Axis = None, keepdims: bool = False) -> Self:
         """Whether some element is true, or not zero."""
@@ -122,7 +120,7 @@ class ReductionMethods(ElementwiseMethods):
     ) -> Self:
         """The standard deviation over an axis, several, or all: the square root of `var`."""
         variance = self._variance(axis, _one_of(ddof, correction), keepdims)
-        return self._new(unary("sqrt", variance))
+        return self._new(make("sqrt", variance))
 
     def logsumexp(self, axis: Axis = None, keepdims: bool = False) -> Self:
         """log(sum(exp(x))), without overflow."""
@@ -134,8 +132,8 @@ class ReductionMethods(ElementwiseMethods):
         node = basic.computing(self._float_node())
         if is_complex(node):
             node = magnitude(node)
-        total = reductions.reduce("sum", basic.mul(node, node), axes_of(axis, self.ndim), keepdims)
-        root = unary("sqrt", total)
+        total = reductions.reduce("sum", node * node, axes_of(axis, self.ndim), keepdims)
+        root = make("sqrt", total)
         return self._new(root if is_complex(self._node) else cast(root, self._float_node().dtype))
 
     def _place(self, op: str, axis: int | None, keepdims: bool) -> Self:

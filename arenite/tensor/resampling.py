@@ -11,22 +11,21 @@ from typing import Self
 
 import numpy as np
 
+from arenite.dtype import INT64
 from arenite.errors import InvalidArgument, ShapeMismatch
+from arenite.ir import Dim, Node, constant, full, make, product
 from arenite.ir.compose import basic, neural
 from arenite.ir.compose import convolution as conv
-from arenite.ir.compose.basic import add, cast, computing, mul, size_like, sub
+from arenite.ir.compose.basic import cast, computing, size_like
 from arenite.ir.compose.convolution import PerAxis
 from arenite.ir.compose.interpolation import Axis, Method, resize
 from arenite.ir.compose.linear import tensordot
 from arenite.ir.compose.reductions import reduce
 from arenite.ir.compose.sampling import sample
-from arenite.ir.dim import Dim, product
-from arenite.ir.node import Node
-from arenite.ir.ops import constant, full, make
 from arenite.tensor.base import axis_of, described, node_of
 from arenite.tensor.elementwise import Operators
 from arenite.tensor.indexing import IndexingMethods
-from arenite.tensor.promote import INT64, INTEGERS, float_dtype
+from arenite.tensor.promote import INTEGERS, float_dtype
 from arenite.tensor.reductions import ReductionMethods
 
 #: How torch calls the modes, and what they are here, with the spatial axes they go with.
@@ -250,9 +249,9 @@ class ResamplingMethods(Operators, IndexingMethods, ReductionMethods):
             at = computing(basic.reshape(at, (x.shape[0], product(around))))
             count = size_like(x.shape[2 + k], at)
             if align_corners:
-                positions.append(mul(mul(add(at, 1.0), 0.5), sub(count, 1.0)))
+                positions.append((at + 1.0) * 0.5 * (count - 1.0))
             else:
-                positions.append(mul(sub(mul(add(at, 1.0), count), 1.0), 0.5))
+                positions.append(((at + 1.0) * count - 1.0) * 0.5)
         made = sample(x, positions, _SAMPLES[mode], padding_mode, align_corners)
         return self._new(basic.reshape(made, (x.shape[0], x.shape[1], *around)))
 
@@ -307,8 +306,8 @@ class ResamplingMethods(Operators, IndexingMethods, ReductionMethods):
         n, width = rows.shape
         bags = offsets.shape[0]
         counted = basic.broadcast_to(basic.along(basic.iota(n), 0, 2), (n, bags))
-        begun = cast(make("ge", counted, basic.broadcast_to(offsets, (n, bags))), INT64)
-        own = sub(reduce("sum", begun, [1]), 1)
+        begun = cast(counted >= basic.broadcast_to(offsets, (n, bags)), INT64)
+        own = reduce("sum", begun, [1]) - 1
         at = basic.broadcast_to(basic.along(own, 0, 2), (n, width))
         room = full((bags, width), 0, self.dtype)
         ones = full((n, width), 1, self.dtype)
@@ -319,7 +318,7 @@ class ResamplingMethods(Operators, IndexingMethods, ReductionMethods):
         zeros = full((bags, width), 0, self.dtype)
         counts = make("scatter_elements", zeros, at, ones, axis=0, reduction="add")
         if mode == "mean":
-            made = basic.div(made, basic.binary("maximum", counts, 1.0))
+            made = made / basic.binary("maximum", counts, 1.0)
         is_empty = basic.binary("eq", counts, 0.0)
         return self._new(basic.where(is_empty, 0.0, made) if mode == "max" else made)
 

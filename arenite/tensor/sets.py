@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from arenite.dtype import Kind
+from arenite.dtype import BOOL, INT64, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch
+from arenite.ir import Node, full, make
 from arenite.ir.compose import basic, unique
-from arenite.ir.compose.basic import binary, cast, unary, where
+from arenite.ir.compose.basic import binary, cast, where
 from arenite.ir.compose.complex_numbers import is_complex, parts
 from arenite.ir.compose.indexing import counted_from_front
-from arenite.ir.node import Node
-from arenite.ir.ops import full, make
 from arenite.tensor.base import described, node_of
 from arenite.tensor.creation import asarray, wrap
 from arenite.tensor.linear import promoted_nodes
-from arenite.tensor.promote import BOOL, INT64, INTEGERS
+from arenite.tensor.promote import INTEGERS
 from arenite.tensor.tensor import Tensor, settle
 
 
@@ -110,12 +109,12 @@ def _places(vector: Node, wanted: Node, behind: bool) -> Node:
         return low
     high = full(wanted.shape, size, INT64)
     for _ in range(size.bit_length()):
-        middle = binary("floordiv", binary("add", low, high), 2)
+        middle = (low + high) // 2
         here = make("gather", vector, binary("minimum", middle, size - 1), axis=0)
-        is_open = binary("lt", low, high)
-        goes_up = make("and", is_open, _is_before(here, wanted, behind))
-        low = where(goes_up, binary("add", middle, 1), low)
-        high = where(make("and", is_open, make("not", goes_up)), middle, high)
+        is_open = low < high
+        goes_up = is_open & _is_before(here, wanted, behind)
+        low = where(goes_up, middle + 1, low)
+        high = where(is_open & ~goes_up, middle, high)
     return low
 
 
@@ -124,12 +123,8 @@ def _is_before(a: Node, b: Node, or_equal: bool) -> Node:
     found = make("le" if or_equal else "lt", a, b)
     if a.dtype.kind is not Kind.FLOAT:
         return found
-    no_number = unary("isnan", b)
-    return make(
-        "or",
-        found,
-        no_number if or_equal else make("and", no_number, make("not", unary("isnan", a))),
-    )
+    no_number = make("isnan", b)
+    return found | (no_number if or_equal else no_number & ~make("isnan", a))
 
 
 def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) -> Tensor:

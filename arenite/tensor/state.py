@@ -19,15 +19,15 @@ from typing import Any
 
 import numpy as np
 
+from arenite.dtype import INT64
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, NotSupported, ShapeMismatch, TypeMismatch
+from arenite.ir import Node, constant, make, typed
 from arenite.ir.compose.basic import cast
-from arenite.ir.node import Node, typed
-from arenite.ir.ops import constant, make
 from arenite.ir.ops.control import cut
 from arenite.tensor.base import DTypeLike, axis_of, described, node_of, shape_of, widened_at
 from arenite.tensor.creation import wrap
-from arenite.tensor.promote import INT64, INTEGERS
+from arenite.tensor.promote import INTEGERS
 from arenite.tensor.tensor import Tensor
 from arenite.tensor.tracing import Scope, scope
 

@@ -14,15 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.device import Buffer
-from arenite.dtype import DType, Kind
+from arenite.dtype import INT64, DType, Kind
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, NotSupported, SizeMismatch, TypeMismatch
+from arenite.ir import OPS, Expr, Graph, Node, buffer, size, topological
 from arenite.ir.compose.basic import cast
-from arenite.ir.dim import Expr
 from arenite.ir.element import convert, held_dtype
-from arenite.ir.graph import Graph, topological
-from arenite.ir.node import Node
-from arenite.ir.ops import OPS, buffer, size
 from arenite.tensor import realize as realization
 from arenite.tensor.base import (
     ORIGINS,
@@ -35,7 +32,7 @@ from arenite.tensor.base import (
 )
 from arenite.tensor.linear import LinearMethods
 from arenite.tensor.losses import LossMethods
-from arenite.tensor.promote import INT64, INTEGERS
+from arenite.tensor.promote import INTEGERS
 from arenite.tensor.resampling import ResamplingMethods
 from arenite.tensor.shown import html_of, text_of
 

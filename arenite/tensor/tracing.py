@@ -13,10 +13,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from arenite.errors import InvalidArgument
-from arenite.ir.graph import topological
+from arenite.ir import Node, make, parameter, topological
 from arenite.ir.growing import Carried
-from arenite.ir.node import Node
-from arenite.ir.ops import make, parameter
 from arenite.ir.regions import rebuilt
 
 if TYPE_CHECKING:

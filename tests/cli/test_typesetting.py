@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from rich.cells import cell_len
 
 from arenite.cli.inline import BOLD, CODE, ITALIC, PLAIN, runs
-from arenite.cli.screen import Screen
+from arenite.cli.output import Screen
 from arenite.cli.typesetting import Typesetter
 
 STYLES = re.compile(r"\x1b\[[0-9;]*m")

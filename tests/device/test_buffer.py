@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from arenite.device import Allocator, Buffer, BufferOptions, CpuAllocator, DiskAllocator
-from arenite.device.known import KNOWN
+from arenite.device.storage import KNOWN
 from arenite.dtype import BY_NAME, float32, uint8
 from arenite.errors import (
     InvalidArgument,

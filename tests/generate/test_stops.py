@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arenite.generate.stops import StopText
+from arenite.generate.continuation import StopText
 
 TEXTS = st.text("abc", max_size=14)
 STOPS = st.lists(st.text("abc", min_size=1, max_size=4), max_size=3)

@@ -17,7 +17,7 @@ from tokenizers import Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as LibraryTokenizer
 
 from arenite.generate.hashed import MAX_NBYTES, Hashed, hash_of
-from arenite.generate.merging import WordCache, merge
+from arenite.generate.merges import WordCache, merge
 from arenite.generate.pretokens import RULES, WordRule
 from arenite.generate.texts import Texts
 from arenite.generate.tokenizer import Tokenizer

@@ -13,7 +13,7 @@ from arenite import ir
 from arenite.dtype import BY_NAME
 from arenite.errors import NotSupported
 from arenite.ir.compose import fourier
-from arenite.ir.compose.determinant import determinant
+from arenite.ir.compose.elimination import determinant
 from arenite.ir.compose.neural import ceil_padding
 from arenite.ir.dim import evaluate as size_of
 from arenite.ir.graph import Graph

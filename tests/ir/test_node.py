@@ -33,6 +33,28 @@ from tests.ir.op_examples import ALL_EXAMPLES
 X = graph_input("x", 0, (3, 4), float32)
 
 
+def test_operators_of_python_make_nodes() -> None:
+    """Of operands that broadcast and of numbers, which stay on the side where they stand."""
+    ints = make("cast", X, dtype=BY_NAME["int32"])
+    row = make("sum", X, axes=(0,))
+    x = np.linspace(-3, 3, 12, dtype=np.float32).reshape(3, 4)
+    n = x.astype(np.int32)
+    two: Any = np.float32(2)
+    cases = [
+        (2.0 - X * 3.0 + row, 2.0 - x * 3.0 + x.sum(0)),
+        (1.0 / (X + 5.0) - X / 2.0, 1.0 / (x + 5.0) - x / 2.0),
+        (two * X, 2 * x),
+        (abs(-X), abs(-x)),
+        (ints // 2 + ints % 3, n // 2 + n % 3),
+        ((ints << 2) ^ (ints >> 1) & 5 | 8, (n << 2) ^ (n >> 1) & 5 | 8),
+        (~((row > X) | (X >= 0.5)), ~((x.sum(0) > x) | (x >= 0.5))),
+        ((X > 0.0) & (X <= 2.0), (x > 0.0) & (x <= 2.0)),
+    ]
+    for node, wanted in cases:
+        [found] = evaluate(Graph.of([node]), [x])
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
 def test_equal_nodes_are_the_same_object() -> None:
     assert make("add", X, X) is make("add", X, X)
     assert make("sum", X, axes=(0,)) is not make("sum", X, axes=(1,))

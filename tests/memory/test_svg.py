@@ -9,8 +9,8 @@ import pytest
 
 from arenite import memory
 from arenite.memory import Alias, Lifetime, MemoryPlan, Value, ValueId, svg
+from arenite.memory.canvas import byte_marks, round_step, tick_marks
 from arenite.memory.groups import kind_of, layer_of, runs_of
-from arenite.memory.scales import byte_marks, round_step, tick_marks
 from tests.memory.problems import graph_like
 
 SPACE = "{http://www.w3.org/2000/svg}"

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from arenite import ir
+from arenite.backends.cpu.passes.byte_casts import stay_numbers
 from arenite.backends.cpu.passes.integers import integers
-from arenite.backends.cpu.passes.rounded import stay_numbers
 from arenite.dtype import BY_NAME
 from arenite.ir import reference, verify
 from arenite.ir.graph import Graph

@@ -252,7 +252,7 @@ def cache_of_bytes(scale_dtype: str, window: int | None) -> Graph:
     q = ir.graph_input("x0", 0, (rows, HEADS, SIZE), FLOAT32)
     new = [ir.graph_input(f"x{k}", k, (rows, GROUPS, SIZE), FLOAT32) for k in (1, 2)]
     at = ir.graph_input("x3", 3, (), BY_NAME["int64"])
-    end = basic.add(at, ir.size(rows, at.dtype))
+    end = at + ir.size(rows, at.dtype)
     updates: list[tuple[Node, Node]] = []
     seen: list[Node] = []
     for name, x in zip("kv", new, strict=True):

@@ -231,7 +231,7 @@ def test_rows_of_a_state_are_written_where_their_places_say() -> None:
         shape = (50, *new.shape[1:])
         state = ir.make("state", name=name, shape=shape, dtype=FLOAT32)
         updates.append((state, ir.make("update_slice", state, new, at, axis=0)))
-    outputs = tuple(basic.add(value, 0.0) for _, value in updates)
+    outputs = tuple(value + 0.0 for _, value in updates)
     rng = np.random.default_rng(3)
     kept = np.zeros((50, 3, 70), np.float32)
     with compile_graph(Graph((x, at), outputs, updates=tuple(updates)), threads=2) as program:

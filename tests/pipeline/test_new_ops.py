@@ -7,12 +7,12 @@ import pytest
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels import values
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import BY_NAME, Array, DType
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops import OPS, OpDef, graph_input, make
 from arenite.ir.ops.access import Index, Reduction, Source, summed
-from arenite.ir.ops.define import Array, Attrs, Inferred
+from arenite.ir.ops.define import Attrs, Inferred
 from arenite.pipeline import compile_graph
 
 FLOAT32 = BY_NAME["float32"]

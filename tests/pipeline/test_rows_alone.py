@@ -36,7 +36,7 @@ def cache(heads: int, groups: int, size: int, kind: str, window: int | None) -> 
     q = ir.graph_input("x0", 0, (rows, heads, size), FLOAT32)
     new = [ir.graph_input(f"x{k}", k, (rows, groups, size), FLOAT32) for k in (1, 2)]
     at = ir.graph_input("x3", 3, (), BY_NAME["int64"])
-    end = basic.add(at, ir.size(rows, at.dtype))
+    end = at + ir.size(rows, at.dtype)
     updates: list[tuple[Node, Node]] = []
     seen: list[list[Node]] = []
     for name, x in zip("kv", new, strict=True):

@@ -44,7 +44,7 @@ def test_rows_alone_and_among_others(name: str, depth: int, columns: int) -> Non
     else:
         made = make("matmul", x, basic.cast(w, float32), transpose_a=False, transpose_b=True)
     # What follows is fused behind the sums, and what is before them may be too.
-    graph = Graph.of([basic.mul(basic.unary("tanh", made), 3.0)])
+    graph = Graph.of([make("tanh", made) * 3.0])
     given = np.random.default_rng(1).standard_normal((max(COUNTS), depth)).astype(np.float32) / 30
     with compile_graph(graph, OPTIONS) as program:
         [whole] = program(given)
@@ -64,7 +64,7 @@ def test_other_sizes_cost_registers_alone() -> None:
     x = graph_input("x", 0, (Var("rows", 1, 64), 48), float32)
     w = constant(np.eye(48, dtype=np.float32) * 2)
     made = make("matmul", x, w, transpose_a=False, transpose_b=False)
-    graph = Graph.of([make("matmul", basic.unary("tanh", made), made, transpose_a=True,
+    graph = Graph.of([make("matmul", make("tanh", made), made, transpose_a=True,
                            transpose_b=False)])  # fmt: skip
     given = np.random.default_rng(2).standard_normal((64, 48)).astype(np.float32)
     with compile_graph(graph, OPTIONS) as fixed, compile_graph(graph) as usual:

@@ -15,7 +15,7 @@ from arenite import Tensor, Var, device, spec
 from arenite.errors import BoundsError, DoesNotFit, InvalidArgument, RunFailed, ShapeMismatch
 from arenite.program.options import parse_nbytes
 from arenite.runtime import variants
-from arenite.tensor.specs import MAX_STATIC_ELEMENTS
+from arenite.tensor.signature import MAX_STATIC_ELEMENTS
 from tests.pipeline.forked import in_child
 
 Array = NDArray[Any]

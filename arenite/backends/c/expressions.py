@@ -16,7 +16,7 @@ from arenite.backends.c.helpers import Helpers
 from arenite.codegen import loop_ir as ir
 from arenite.codegen import source
 from arenite.codegen.source import ATOM, COMPARED, INFIX, PREFIX, TERNARY, Bound, parenthesised
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import FLOAT64, DType, Kind
 
 _LOGICAL = {"and": ("&&", 5), "or": ("||", 4), "max": ("||", 4), "min": ("&&", 5)}
 _ARITHMETIC = frozenset("add sub mul div".split())
@@ -119,7 +119,7 @@ class Expressions(source.Expressions):
 
     def constant(self, value: bool | int | float, dtype: DType) -> Bound:
         if is_small_float(dtype):
-            return self.cast(ir.Const(value, BY_NAME["float64"]), dtype)
+            return self.cast(ir.Const(value, FLOAT64), dtype)
         if dtype.kind is Kind.FLOAT and not math.isfinite(value):
             word = word_of(abs(value), dtype)
             text = f"{self.helpers.use(f'{suffix(dtype)}_of_bits')}({word})"

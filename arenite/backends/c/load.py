@@ -17,7 +17,7 @@ from arenite.backends.c.layout import ALIGNMENT, ERRORS, Layout, SourceOptions
 from arenite.backends.c.program import source
 from arenite.backends.c.shared_object import SharedObject
 from arenite.device import Buffer, get
-from arenite.dtype import uint8
+from arenite.dtype import UINT8, Array
 from arenite.errors import IndexOutOfRange, NotSupported, RunCancelled, RunFailed
 from arenite.ir.dim import bounds, evaluate
 from arenite.ir.element import numpy_dtype, packed, unpacked
@@ -30,7 +30,6 @@ from arenite.program.value_spec import copy_name
 if TYPE_CHECKING:
     from arenite.schedule import Schedule
 
-Array = NDArray[Any]
 
 OPTIONS = SourceOptions("program", memory="caller", weights="table", cancellable=True)
 _TEXTS = dict(ERRORS.values())
@@ -55,8 +54,8 @@ class CProgram(LoadedProgram):
         super().__init__(interface, compiled)
         self.layout = Layout(compiled, interface, OPTIONS)
         self._library = SharedObject(sources(self.layout))
-        arena = Buffer.allocate(get("cpu"), uint8, (max(ALIGNMENT, self.layout.arena_nbytes),))
-        self._arena: NDArray[np.uint8] = arena.as_array_mut(uint8)
+        arena = Buffer.allocate(get("cpu"), UINT8, (max(ALIGNMENT, self.layout.arena_nbytes),))
+        self._arena: NDArray[np.uint8] = arena.as_array_mut(UINT8)
         self._buffer: Buffer | None = arena
         self._constants = [_constant(self.layout, number) for number in self.layout.offsets]
         self._table = (ctypes.c_void_p * max(1, len(self._constants)))(

@@ -22,8 +22,7 @@ from arenite.backends.cpu.target import Target
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.plain import build_own, with_origins
-from arenite.ir.dim import bounds
-from arenite.ir.ops.define import OPS
+from arenite.ir import OPS, bounds
 from arenite.schedule.kernel import Kernel
 
 #: The loops of a kernel, cut as a choice says, or None where they do not fit it.

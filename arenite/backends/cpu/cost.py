@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from arenite.ir.dim import Dim, product
-from arenite.ir.ops.define import OPS
+from arenite.ir import OPS, Dim, product
 from arenite.schedule import Kernel
 
 #: What a core does in a nanosecond.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
 
 import numpy as np
@@ -14,6 +14,7 @@ from arenite.backends.cpu.driver.native import Outcome, OutcomeKind
 from arenite.backends.cpu.execution.binding import Binder, Binding
 from arenite.backends.cpu.execution.handover import Handover
 from arenite.backends.cpu.execution.load_step import LoadStep
+from arenite.dtype import Array
 from arenite.errors import RunCancelled
 from arenite.ir.interface import GraphInterface
 from arenite.program.assemble import Assembly
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from arenite.program.table import LaunchTable
     from arenite.schedule import Schedule
 
-Array: TypeAlias = "NDArray[Any]"
 
 #: Estimated work below which a run keeps the GIL: giving it up would cost more.
 KEEP_GIL_BELOW_NS = 50_000

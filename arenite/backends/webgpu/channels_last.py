@@ -11,15 +11,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import DType, float32
+from arenite.dtype import Array, DType, float32
 from arenite.errors import ShapeMismatch
 from arenite.ir.compose.basic import pad, reshape
 from arenite.ir.dim import Dim, bounds, product
 from arenite.ir.node import Node
 from arenite.ir.ops.access import Index, Reduction, Source, summed
-from arenite.ir.ops.contraction import product_dtype
-from arenite.ir.ops.convolution import LAST_ATTRS, image_source, last_reference, last_sizes
-from arenite.ir.ops.define import OPS, Array, Attrs, Inferred, Sizes, define, make
+from arenite.ir.ops.contraction import (
+    LAST_ATTRS,
+    image_source,
+    last_reference,
+    last_sizes,
+    product_dtype,
+)
+from arenite.ir.ops.define import OPS, Attrs, Inferred, Sizes, define, make
 from arenite.passes.channels_last import channels_last, permuted
 
 CONV = "conv_matrix"

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from arenite.dtype import DType, Kind, float32
+from arenite.dtype import Array, DType, Kind, float32
 from arenite.errors import ShapeMismatch
 from arenite.ir.dim import Var, bounds, substitute, terms_of
 from arenite.ir.node import Node, Shape
@@ -32,7 +32,7 @@ from arenite.ir.ops.access import (
     space_vars,
     summed,
 )
-from arenite.ir.ops.define import OPS, Array, Attrs, Inferred, Sizes, define, make
+from arenite.ir.ops.define import OPS, Attrs, Inferred, Sizes, define, make
 from arenite.passes.known import is_known
 from arenite.schedule.roots import is_in_memory, is_made_up
 

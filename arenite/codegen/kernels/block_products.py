@@ -6,7 +6,7 @@
 A tile makes some columns of all rows. Where weights are blocks it quantises a row of x first, into
 scratch of its own, then takes its columns one by one:
 
-    scratch of a tile   | K numbers, int8 |   | a scale for each run of 32, float32 |
+    scratch of a tile   | K numbers, int8 |   | a scale for each run of 32, FLOAT32 |
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from arenite.codegen.kernels.blocks import taken_index
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.special import RowKernel
 from arenite.codegen.kernels.values import cast, index_expr, loop
-from arenite.dtype import BY_NAME, DType, float32
-from arenite.ir.dim import Dim, bounds, ceildiv, product
-from arenite.ir.node import Node
+from arenite.dtype import FLOAT32, INT8, INT32, DType
+from arenite.ir import Dim, Node, bounds, ceildiv, product
 from arenite.ir.ops.blocks import LEAST_NORMAL
 from arenite.schedule.kernel import Kernel
 
-INT8, INT32 = BY_NAME["int8"], BY_NAME["int32"]
 #: Elements of x with one scale.
 RUN = 32
 #: Tiles at the most, since each has scratch of its own, and columns of one at the least.
@@ -56,9 +54,9 @@ class _Product:
         is_block = self.w.dtype.is_block
         dot = self._block_dot() if is_block else self._plain_dot()
         column: ir.Block = (
-            ir.Accumulator("sum", ir.Const(0.0, float32)),
+            ir.Accumulator("sum", ir.Const(0.0, FLOAT32)),
             *dot,
-            ir.Store("out0", _ROW * self.columns + _COLUMN, ir.Name("sum", float32)),
+            ir.Store("out0", _ROW * self.columns + _COLUMN, ir.Name("sum", FLOAT32)),
         )
         body: ir.Block = (
             *self._matrix(),
@@ -68,7 +66,7 @@ class _Product:
         scratch: tuple[Scratch, ...] = ()
         if is_block:
             numbers, scales = (self.n_tiles * n for n in (self.depth, self.depth // RUN))
-            scratch = (Scratch(INT8, numbers), Scratch(float32, scales))
+            scratch = (Scratch(INT8, numbers), Scratch(FLOAT32, scales))
         block = (loop("row", self.rows, *body, vector=False),)
         return self.draft.built(self.n_tiles, block, scratch=scratch)
 
@@ -95,9 +93,9 @@ class _Product:
         place = run * RUN + _LANE
         value = self.draft.load(self.x, self._source_row * self.depth + place)
         most, spread, scale, inverse, whole = (
-            ir.Name(n, float32) for n in ("most", "spread", "scale", "inverse", "whole")
+            ir.Name(n, FLOAT32) for n in ("most", "spread", "scale", "inverse", "whole")
         )
-        zero = ir.Const(0.0, float32)
+        zero = ir.Const(0.0, FLOAT32)
         is_zero = ir.Binary("eq", scale, zero)
         number = ir.Select(ir.Unary("isnan", whole), zero, whole)
         body: ir.Block = (
@@ -129,8 +127,8 @@ class _Product:
         for k, (first, count) in enumerate(reader.runs()):
             place = block * dtype.block_length + first
             scale_at = ir.Name("tile") * (self.depth // RUN) + place // RUN
-            given = ir.Name(f"given{k}", float32)
-            body.append(ir.Let(given.name, ir.Load(_SCALES, scale_at, float32)))
+            given = ir.Name(f"given{k}", FLOAT32)
+            body.append(ir.Let(given.name, ir.Load(_SCALES, scale_at, FLOAT32)))
             is_whole = not reader.block.number.table
             run = self._whole_run if is_whole else self._float_run
             body += run(reader, str(k), first, count, place, given)
@@ -156,17 +154,17 @@ class _Product:
             sums.append(ir.Accumulate(total.name, "add", x))
         made.append(loop(_LANE.name, count, *sums))
         for held, factor in zip((whole, total), (scale, *least), strict=False):
-            scaled = ir.Cast(held, float32) * (factor * given)
+            scaled = ir.Cast(held, FLOAT32) * (factor * given)
             made.append(ir.Accumulate("sum", "add", scaled))
         return tuple(made)
 
     def _float_run(
         self, reader: BlockReader, k: str, first: int, count: int, place: ir.Expr, given: ir.Expr
     ) -> ir.Block:
-        part = ir.Name(f"part{k}", float32)
-        x, w = self._number(place, float32), reader.element(first, _LANE, count)
+        part = ir.Name(f"part{k}", FLOAT32)
+        x, w = self._number(place, FLOAT32), reader.element(first, _LANE, count)
         return (
-            ir.Accumulator(part.name, ir.Const(0.0, float32)),
+            ir.Accumulator(part.name, ir.Const(0.0, FLOAT32)),
             loop(_LANE.name, count, ir.Accumulate(part.name, "add", x * w)),
             ir.Accumulate("sum", "add", part * given),
         )
@@ -174,7 +172,7 @@ class _Product:
     def _plain_dot(self) -> ir.Block:
         k = ir.Name("k")
         x = self.draft.load(self.x, self._source_row * self.depth + k)
-        w = cast(self.draft.load(self.w, self._weight_row * self.depth + k), float32)
+        w = cast(self.draft.load(self.w, self._weight_row * self.depth + k), FLOAT32)
         return (loop("k", self.depth, ir.Accumulate("sum", "add", x * w)),)
 
 

@@ -13,10 +13,9 @@ from arenite.codegen.block_elements import BlockReader
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, RowKernel, _within
 from arenite.codegen.kernels.values import loop
-from arenite.dtype import BY_NAME, uint8
+from arenite.dtype import BY_NAME, UINT8
 from arenite.dtype.blocks import block_type
-from arenite.ir.dim import Dim, bounds, product
-from arenite.ir.node import Node
+from arenite.ir import Dim, Node, bounds, product
 from arenite.schedule.kernel import Kernel
 
 #: The row of a matrix that an index names.
@@ -67,7 +66,7 @@ def join_blocks(draft: RowKernel) -> Built:
         raw = own if node.dtype == whole else ir.Bitcast(own, whole)
         place = at + field.offset + k * field.item_nbytes
         parts = [
-            ir.Store("out0", place + byte, ir.Cast(raw >> 8 * byte if byte else raw, uint8))
+            ir.Store("out0", place + byte, ir.Cast(raw >> 8 * byte if byte else raw, UINT8))
             for byte in range(field.item_nbytes)
         ]
         stores.append(loop("k", field.length, *parts, vector=field.item_nbytes == 1))

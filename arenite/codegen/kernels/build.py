@@ -37,8 +37,7 @@ from arenite.codegen.kernels.values import (
 )
 from arenite.dtype import Kind
 from arenite.errors import NotCompiled
-from arenite.ir.dim import Dim, Expr, maximum, product
-from arenite.ir.node import Node
+from arenite.ir import OPS, Dim, Expr, Node, maximum, product
 from arenite.ir.ops.access import (
     Guard,
     Index,
@@ -50,7 +49,6 @@ from arenite.ir.ops.access import (
     sources,
     space_vars,
 )
-from arenite.ir.ops.define import OPS
 from arenite.schedule.kernel import Kernel, Role, Stage, outer_index
 from arenite.schedule.roots import is_made_up
 

@@ -9,8 +9,7 @@ from typing import TypeAlias
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import DType
-from arenite.ir.dim import Dim, variables
-from arenite.ir.node import nbytes_of
+from arenite.ir import Dim, nbytes_of, variables
 
 
 @dataclass(frozen=True, slots=True)

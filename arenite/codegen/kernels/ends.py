@@ -15,8 +15,7 @@ from typing import TypeAlias
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.loops import Axis, Nest
 from arenite.codegen.kernels.values import index_expr, neutral
-from arenite.ir.dim import ceildiv
-from arenite.ir.node import Node
+from arenite.ir import Node, ceildiv
 from arenite.ir.ops.access import Guard, Index, coefficient, sources
 
 #: Guards that hold as far as the loop over a reduced axis goes.

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from arenite.codegen import loop_ir as ir
-from arenite.dtype import BY_NAME
+from arenite.dtype import FLOAT32, FLOAT64
 from arenite.ir.node import Node
 
-FLOAT32 = BY_NAME["float32"]
-_FLOATS = (FLOAT32, BY_NAME["float64"])
+_FLOATS = (FLOAT32, FLOAT64)
 
 
 @dataclass(frozen=True, slots=True)

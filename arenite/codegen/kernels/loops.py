@@ -13,17 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from arenite.codegen.affine import REPEATS
-from arenite.ir.dim import (
-    Dim,
-    LoopVar,
-    Var,
-    bounds,
-    ceildiv,
-    exact_quotient,
-    maximum,
-    product,
-    substitute,
-)
+from arenite.ir import Dim, Var, bounds, ceildiv, maximum, product
+from arenite.ir.dim import LoopVar, exact_quotient, substitute
 from arenite.ir.ops.access import Index, coefficient, divisors, space_vars
 from arenite.schedule.kernel import Kernel
 

@@ -21,7 +21,7 @@ from typing import TypeAlias
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
-from arenite.dtype import BY_NAME, DType, Kind, uint8
+from arenite.dtype import UINT8, UINT16, UINT32, DType, Kind
 from arenite.ir.dim import Dim, ceildiv, product
 from arenite.ir.ops.narrow import SMALL_FLOATS, SmallFloat
 from arenite.schedule.kernel import Kernel
@@ -33,7 +33,7 @@ _GROUP = ir.Name("group")
 #: Where bytes or elements are, and whether they are, where that is not certain.
 _Places: TypeAlias = list[tuple[ir.Expr, ir.Expr | None]]
 #: The elements of a group as one word, by how many there are.
-_WORDS = {2: BY_NAME["uint16"], 4: BY_NAME["uint32"]}
+_WORDS = {2: UINT16, 4: UINT32}
 
 
 def _in_group(dtype: DType) -> tuple[int, int]:
@@ -60,8 +60,8 @@ def build_packing(kernel: Kernel) -> Built:
             ir.For("group", first, ir.Binary("min", last, full), group, vector=True),
             ir.For("group", ir.Binary("max", first, full), last, tail),
         )
-    wide = _WORDS[n] if is_whole else uint8
-    read, written = (wide, uint8) if is_pack else (uint8, wide)
+    wide = _WORDS[n] if is_whole else UINT8
+    read, written = (wide, UINT8) if is_pack else (UINT8, wide)
     arrays = (ir.ArrayArg("in0", read, "in"), ir.ArrayArg("out0", written, "out"))
     return Built.of(kernel.name, arrays, [count], ceildiv(groups, TILE_GROUPS), body)
 
@@ -162,7 +162,7 @@ class _Lets:
     def joined(self, array: str, places: _Places, wide: DType) -> _Word:
         """Bytes of an array as one word, the first at the low end."""
         words = [
-            _Word(ir.Cast(ir.Load(array, place, uint8, exists), wide)).left(8 * k)
+            _Word(ir.Cast(ir.Load(array, place, UINT8, exists), wide)).left(8 * k)
             for k, (place, exists) in enumerate(places)
         ]
         for word in words[1:]:
@@ -173,7 +173,7 @@ class _Lets:
         """All statements, and those that put the bytes of a word into an array."""
         word = self.named(word)
         stores = [
-            ir.Store(array, place, ir.Cast(word.right(8 * k).expr, uint8), exists)
+            ir.Store(array, place, ir.Cast(word.right(8 * k).expr, UINT8), exists)
             for k, (place, exists) in enumerate(places)
         ]
         return (*self.statements, *stores)

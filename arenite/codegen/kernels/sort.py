@@ -19,11 +19,9 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.special import RowKernel, three_axes
 from arenite.codegen.kernels.values import cast, check_dtype, compute_dtype, index_expr, loop
-from arenite.dtype import BY_NAME, Kind
+from arenite.dtype import BY_NAME, UINT32, UINT64, Kind
 from arenite.ir.dim import bounds, ceildiv, maximum
 from arenite.schedule.kernel import Kernel
-
-UINT32, UINT64 = BY_NAME["uint32"], BY_NAME["uint64"]
 
 #: Elements that are sorted by counting, before merging begins.
 RUN = 64

@@ -20,13 +20,11 @@ from arenite.codegen.kernels.values import (
     neutral,
     read_dtype,
 )
-from arenite.dtype import BY_NAME, Kind, uint8
+from arenite.dtype import UINT8, UINT32, UINT64, Kind
 from arenite.errors import IndexOutOfRange
-from arenite.ir.dim import Dim, bounds, ceildiv, product
-from arenite.ir.node import Node
+from arenite.ir import Dim, Node, bounds, ceildiv, product
 from arenite.schedule.kernel import Kernel
 
-UINT32, UINT64 = BY_NAME["uint32"], BY_NAME["uint64"]
 #: Elements in one tile, about.
 TILE_POINTS = 16_384
 
@@ -77,11 +75,11 @@ class RowKernel:
     ) -> Built:
         """`body` for each tile."""
         arrays = [
-            ir.ArrayArg(name, uint8 if value.dtype.is_block else read_dtype(value.dtype), "in")
+            ir.ArrayArg(name, UINT8 if value.dtype.is_block else read_dtype(value.dtype), "in")
             for value, name in self.names.items()
         ]
         made = self.node.dtype
-        arrays.append(ir.ArrayArg("out0", uint8 if made.is_block else read_dtype(made), role))
+        arrays.append(ir.ArrayArg("out0", UINT8 if made.is_block else read_dtype(made), role))
         shapes = (self.node.shape, *(value.shape for value in self.kernel.inputs))
         dims = [dim for shape in shapes for dim in shape]
         return Built.of(self.kernel.name, arrays, dims, tiles, body, scratch)

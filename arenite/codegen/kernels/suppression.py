@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
-from arenite.codegen.kernels.picking import AT, OUT, K, Picking
+from arenite.codegen.kernels.selection import AT, OUT, K, Picking
 from arenite.codegen.kernels.sort import MAX_TILES, sort_key
 from arenite.codegen.kernels.special import RowKernel
-from arenite.codegen.kernels.values import FLOAT32, UINT32, index_expr, loop
+from arenite.codegen.kernels.values import index_expr, loop
+from arenite.dtype import FLOAT32, UINT32
 from arenite.ir.dim import ceildiv, maximum
 from arenite.schedule.kernel import Kernel
 

@@ -14,17 +14,17 @@ import numpy as np
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.functions import Function, function_of
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BY_NAME, UINT64, DType, Kind
+from arenite.dtype import FLOAT32 as FLOAT32
+from arenite.dtype import UINT32 as UINT32
 from arenite.errors import NotCompiled
-from arenite.ir.dim import Dim, Floordiv, Positive, Var
-from arenite.ir.node import Node, typed
+from arenite.ir import OPS, Dim, Node, Var, typed
+from arenite.ir.dim import Floordiv, Positive
 from arenite.ir.ops.access import Guard, Index, is_elementwise, linear, sources
 from arenite.ir.ops.complex_parts import PART_OF
-from arenite.ir.ops.define import OPS
 from arenite.ir.ops.reductions import greatest, least
 
-FLOAT32, COMPLEX64 = BY_NAME["float32"], BY_NAME["complex64"]
-UINT32, UINT64 = BY_NAME["uint32"], BY_NAME["uint64"]
+COMPLEX64 = BY_NAME["complex64"]
 
 #: Where a part of a complex number is among the two.
 _PARTS = {"real": 0, "imag": 1}

@@ -12,9 +12,7 @@ from typing import NamedTuple
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.loop_ir import Expr
 from arenite.codegen.maths import formula as fx
-from arenite.dtype import BY_NAME, DType, Kind
-
-INT32, UINT32 = BY_NAME["int32"], BY_NAME["uint32"]
+from arenite.dtype import BY_NAME, INT32, UINT32, DType, Kind
 
 
 class SmallFloat(NamedTuple):

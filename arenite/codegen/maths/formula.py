@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.loop_ir import Expr
 from arenite.dtype import BY_NAME, DType
-
-FLOAT32, FLOAT64 = BY_NAME["float32"], BY_NAME["float64"]
+from arenite.dtype import FLOAT32 as FLOAT32
+from arenite.dtype import FLOAT64 as FLOAT64
 
 
 def integer(x: Expr, *, signed: bool = True) -> DType:

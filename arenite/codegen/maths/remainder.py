@@ -18,9 +18,8 @@ from math import inf, nan
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.loop_ir import Expr
 from arenite.codegen.maths import formula as fx
-from arenite.dtype import BY_NAME
+from arenite.dtype import INT32
 
-INT32 = BY_NAME["int32"]
 #: More than any two floats take.
 _MOST_TURNS = 16
 

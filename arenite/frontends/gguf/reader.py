@@ -7,6 +7,11 @@ offset and product is checked against the bytes left before anything is allocate
 fault is one InvalidFile (or NotSupported, for a type that is known and not read) with file, place
 and reason. The gguf package's own reader takes 4 s and 190 MiB for 49,000 tokens and accepts text
 that goes past the end and tensors that overlap: it is the judge of this one and not its base.
+
+GGML's numbers for tensor types, and the dtypes that stand for them.
+
+The number of a type is part of the format and never changes its meaning. A type that is known by
+name only is refused with that name; a number beyond the list is refused as a number.
 """
 
 from __future__ import annotations
@@ -18,12 +23,49 @@ from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
+from arenite import dtype
 from arenite.device import Buffer, DiskAllocator
+from arenite.dtype import DType
+from arenite.dtype.block_types import BLOCK_TYPES
 from arenite.errors import InvalidFile, NotSupported
 from arenite.frontends.gguf.cursor import ByteOrder, Cursor
 from arenite.frontends.gguf.metadata import LEAST_KEY_NBYTES, MAX_KEYS, Metadata, read_metadata
-from arenite.frontends.gguf.types import DTYPES, UNREAD
 from arenite.frontends.stored import StoredTensor, quoted
+
+#: Types that are read, by their number in a file.
+DTYPES: dict[int, DType] = {
+    number: dtype.of(name)
+    for number, name in {
+        0: "float32",
+        1: "float16",
+        **{b.gguf: name for name, b in BLOCK_TYPES.items() if b.gguf is not None},
+        24: "int8",
+        25: "int16",
+        26: "int32",
+        27: "int64",
+        28: "float64",
+        30: "bfloat16",
+    }.items()
+}
+
+#: Names of types that are not read.
+UNREAD: dict[int, str] = {
+    number: name
+    for number, name in {
+        9: "Q8_1",
+        15: "Q8_K",
+        16: "IQ2_XXS",
+        17: "IQ2_XS",
+        18: "IQ3_XXS",
+        19: "IQ1_S",
+        21: "IQ3_S",
+        22: "IQ2_S",
+        29: "IQ1_M",
+        41: "Q1_0",
+    }.items()
+    if number not in DTYPES
+}
+
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)

@@ -15,9 +15,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from arenite.frontends.language.builder import ModelBuilder
-from arenite.ir import Graph, Node, Var, graph_input, make
+from arenite.ir import Dim, Graph, Node, Var, graph_input, make
 from arenite.ir.compose import basic
-from arenite.ir.dim import Dim
 
 
 class Pool(NamedTuple):

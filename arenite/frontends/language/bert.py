@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from arenite.frontends.language.builder import ModelBuilder
 from arenite.ir import Node
-from arenite.ir.compose.basic import add
 from arenite.ir.compose.neural import gelu
 
 
 def bert(m: ModelBuilder) -> Node:
     """The rows of the last layer."""
     d = m.description
-    x = add(m.embedding("token_embd"), m.places("position_embd", d.context))
-    x = m.layer_norm("token_embd_norm", add(x, m.row("token_types", 0)))
+    x = m.embedding("token_embd") + m.places("position_embd", d.context)
+    x = m.layer_norm("token_embd_norm", x + m.row("token_types", 0))
     for layer in m.layers():
         at = f"blk.{layer}"
         q, k, v = (
@@ -20,9 +19,9 @@ def bert(m: ModelBuilder) -> Node:
             for part in "qkv"
         )
         seen = m.attend_all(layer, q, k, v)
-        x = add(x, m.linear(f"{at}.attn_output", seen, d.width))
+        x = x + m.linear(f"{at}.attn_output", seen, d.width)
         x = m.layer_norm(f"{at}.attn_output_norm", x)
         up = gelu(m.linear(f"{at}.ffn_up", x, m.hidden_size(f"{at}.ffn_up")))
-        x = add(x, m.linear(f"{at}.ffn_down", up, d.width))
+        x = x + m.linear(f"{at}.ffn_down", up, d.width)
         x = m.layer_norm(f"{at}.layer_output_norm", x)
     return x

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import FLOAT16, FLOAT32, INT8, INT32, INT64, UINT8, DType
 from arenite.errors import InvalidFile, NotSupported
 from arenite.frontends.language.description import Description
 from arenite.frontends.language.weights import Weights
@@ -18,9 +18,6 @@ from arenite.ir.compose import basic, neural
 from arenite.ir.compose.reductions import mean, reduce
 from arenite.ir.ops.blocks import matmul_blocks, rows_of_blocks
 from arenite.ir.ops.control import cut
-
-F16, F32 = BY_NAME["float16"], BY_NAME["float32"]
-INT8, INT32, INT64 = BY_NAME["int8"], BY_NAME["int32"], BY_NAME["int64"]
 
 
 class ModelBuilder:
@@ -53,7 +50,7 @@ class ModelBuilder:
         self.position = graph_input("position", 1, (), self.index)
         self.keys: Node | None = None
         if offloaded:
-            self.keys = graph_input("keys", 2, (Var("keys", 1, context), 0), BY_NAME["uint8"])
+            self.keys = graph_input("keys", 2, (Var("keys", 1, context), 0), UINT8)
         self.updates: list[tuple[Node, Node]] = []
         self._turn: tuple[Node, Node] | None = None
 
@@ -99,7 +96,7 @@ class ModelBuilder:
         table = self.weight(name, count, self.description.width, blocks=True)
         if table.dtype.is_block:
             return rows_of_blocks(table, indices)
-        return basic.cast(make("gather", table, indices, axis=0), F32)
+        return basic.cast(make("gather", table, indices, axis=0), FLOAT32)
 
     def places(self, name: str, count: int) -> Node:
         """Rows of a table by place in the block."""
@@ -119,24 +116,24 @@ class ModelBuilder:
         if w.dtype.is_block:
             result = matmul_blocks(x, w)
         else:
-            result = make("matmul", x, basic.cast(w, F32), transpose_a=False, transpose_b=True)
+            result = make("matmul", x, basic.cast(w, FLOAT32), transpose_a=False, transpose_b=True)
         bias = f"{name}.bias"
         if bias in self.weights:
-            result = basic.add(result, basic.cast(self.weights.get(bias, (columns,)), F32))
+            result = result + basic.cast(self.weights.get(bias, (columns,)), FLOAT32)
         return self.labelled(result, name)
 
     def rms_norm(self, name: str, x: Node) -> Node:
         """Over the last axis."""
         width = x.shape[-1]
         assert isinstance(width, int)
-        weight = basic.cast(self.weight(name, width), F32)
+        weight = basic.cast(self.weight(name, width), FLOAT32)
         return self.labelled(neural.rms_norm(x, 1, weight, self.description.eps), name)
 
     def layer_norm(self, name: str, x: Node) -> Node:
         width = x.shape[-1]
         assert isinstance(width, int)
-        weight = basic.cast(self.weight(name, width), F32)
-        bias = basic.cast(self.weights.get(f"{name}.bias", (width,)), F32)
+        weight = basic.cast(self.weight(name, width), FLOAT32)
+        bias = basic.cast(self.weights.get(f"{name}.bias", (width,)), FLOAT32)
         return self.labelled(neural.layer_norm(x, 1, weight, bias, self.description.eps), name)
 
     def heads(self, x: Node, count: int) -> Node:
@@ -148,7 +145,7 @@ class ModelBuilder:
         hidden = self.hidden_size(f"{at}.ffn_gate{suffix}")
         gate = neural.silu(self.linear(f"{at}.ffn_gate{suffix}", x, hidden))
         up = self.linear(f"{at}.ffn_up{suffix}", x, hidden)
-        return self.linear(f"{at}.ffn_down{suffix}", basic.mul(gate, up), self.description.width)
+        return self.linear(f"{at}.ffn_down{suffix}", gate * up, self.description.width)
 
     def hidden_size(self, name: str) -> int:
         """Rows of a matrix of the file, where the metadata do not say them for sure."""
@@ -179,8 +176,8 @@ class ModelBuilder:
         else:
             first, second = (basic.slice_axis(x, 2, k * half, (k + 1) * half) for k in (0, 1))
         parts = [
-            basic.sub(basic.mul(first, cos), basic.mul(second, sin)),
-            basic.add(basic.mul(first, sin), basic.mul(second, cos)),
+            first * cos - second * sin,
+            first * sin + second * cos,
         ]
         if rope.size < self.description.head_size:
             parts.append(basic.slice_axis(x, 2, rope.size, self.description.head_size))
@@ -194,18 +191,18 @@ class ModelBuilder:
             steps = constant(rope.frequencies().astype(np.float32))
             if "rope_freqs.weight" in self.weights:
                 divisors = self.weight("rope_freqs", rope.size // 2)
-                steps = basic.div(steps, basic.cast(divisors, F32))
-            places = basic.reshape(basic.cast(self.row_positions(), F32), (self.rows, 1, 1))
-            angles = basic.mul(places, basic.reshape(steps, (1, 1, rope.size // 2)))
-            cos, sin = (basic.unary(name, angles) for name in ("cos", "sin"))
+                steps = steps / basic.cast(divisors, FLOAT32)
+            places = basic.reshape(basic.cast(self.row_positions(), FLOAT32), (self.rows, 1, 1))
+            angles = places * basic.reshape(steps, (1, 1, rope.size // 2))
+            cos, sin = (make(name, angles) for name in ("cos", "sin"))
             if rope.magnitude() != 1:
-                cos, sin = (basic.mul(x, rope.magnitude()) for x in (cos, sin))
+                cos, sin = (x * rope.magnitude() for x in (cos, sin))
             self._turn = (cos, sin)
         return self._turn
 
     def row_positions(self) -> Node:
         """The position of each token."""
-        return basic.add(basic.iota(self.rows, self.index), self.position)
+        return basic.iota(self.rows, self.index) + self.position
 
     # Attention.
 
@@ -232,7 +229,7 @@ class ModelBuilder:
         where there are such."""
         scales: dict[str, Node] = {}
         if self.kv == INT8:
-            (k, k_scale), (v, v_scale) = (neural.quantised_rows(x, F16) for x in (k, v))
+            (k, k_scale), (v, v_scale) = (neural.quantised_rows(x, FLOAT16) for x in (k, v))
             scales = {f"k{layer}_scale": k_scale, f"v{layer}_scale": v_scale}
         else:
             k, v = (basic.cast(x, self.kv) for x in (k, v))
@@ -247,7 +244,7 @@ class ModelBuilder:
         self.updates.append((state, updated))
         if self.keys is not None:
             return basic.slice_axis(updated, 0, 0, self.keys.shape[0])
-        return cut(updated, basic.add(self.position, size(self.rows, INT64)))
+        return cut(updated, self.position + size(self.rows, INT64))
 
     def attend_all(self, layer: int, q: Node, k: Node, v: Node) -> Node:
         """Every token sees every other one of the block; nothing is kept."""
@@ -280,10 +277,10 @@ class ModelBuilder:
             row = mean(x, [0], keep=True)
         else:
             row = self.last(x) if kind == "last" else basic.slice_axis(x, 0, 0, 1)
-        squares = reduce("sum", basic.mul(row, row), [1], keep=True)
+        squares = reduce("sum", row * row, [1], keep=True)
         # A row of zeros stays one: it has no direction.
-        length = basic.binary("maximum", basic.unary("sqrt", squares), 1e-12)
-        return basic.div(row, length)
+        length = basic.binary("maximum", make("sqrt", squares), 1e-12)
+        return row / length
 
     def graph(self, outputs: dict[str, Node]) -> Graph:
         """The graph of what was built."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from arenite.frontends.language.builder import F32, ModelBuilder
+from arenite.dtype import FLOAT32
+from arenite.frontends.language.builder import ModelBuilder
 from arenite.ir import Node, make
 from arenite.ir.compose import basic, neural
 from arenite.ir.compose.reductions import reduce, top
@@ -17,16 +18,16 @@ def mixed(m: ModelBuilder, at: str, x: Node) -> Node:
     scores = neural.softmax(m.linear(f"{at}.ffn_gate_inp", x, experts.total), 1)
     shares, chosen = top(scores, experts.used, 1, largest=True)
     if experts.normalised:
-        shares = basic.div(shares, reduce("sum", shares, [1], keep=True))
+        shares = shares / reduce("sum", shares, [1], keep=True)
     if experts.scale != 1:
-        shares = basic.mul(shares, experts.scale)
+        shares = shares * experts.scale
     hidden = m.hidden_size(f"{at}.ffn_gate_exps")
     width = m.description.width
     gate = neural.silu(_product(m, f"{at}.ffn_gate_exps", x, chosen, (hidden, width)))
     up = _product(m, f"{at}.ffn_up_exps", x, chosen, (hidden, width))
-    down = _product(m, f"{at}.ffn_down_exps", basic.mul(gate, up), chosen, (width, hidden))
-    result = reduce("sum", basic.mul(down, basic.expand_dims(shares, 2)), [1])
-    return basic.add(result, _shared(m, at, x)) if experts.shared else result
+    down = _product(m, f"{at}.ffn_down_exps", gate * up, chosen, (width, hidden))
+    result = reduce("sum", down * basic.expand_dims(shares, 2), [1])
+    return result + _shared(m, at, x) if experts.shared else result
 
 
 def _product(m: ModelBuilder, name: str, x: Node, chosen: Node, shape: tuple[int, int]) -> Node:
@@ -39,5 +40,5 @@ def _shared(m: ModelBuilder, at: str, x: Node) -> Node:
     """The network that all rows use, as much as a gate of its own says."""
     # Files have it as a row or as a matrix of one row.
     row = m.row_of(f"{at}.ffn_gate_inp_shexp")
-    share = make("matmul", x, basic.cast(row, F32), transpose_a=False, transpose_b=True)
-    return basic.mul(m.gated(at, x, "_shexp"), neural.sigmoid(share))
+    share = make("matmul", x, basic.cast(row, FLOAT32), transpose_a=False, transpose_b=True)
+    return m.gated(at, x, "_shexp") * neural.sigmoid(share)

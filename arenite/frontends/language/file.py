@@ -12,9 +12,11 @@ from arenite.frontends.language.recipe import Recipe
 from arenite.frontends.stored import StoredTensor, quoted
 
 if TYPE_CHECKING:
-    from arenite.dtype import DType
+    from typing import Unpack
+
     from arenite.frontends.gguf import GgufFile
     from arenite.frontends.language.batch import Pool
+    from arenite.frontends.language.recipe import Sizes
     from arenite.ir.graph import Graph
 
 #: By an architecture's name in files: the module here, and its function of the same name, that
@@ -79,34 +81,17 @@ class LanguageFile(NamedTuple):
         """Whether the model makes one vector of a text, and not the text that follows."""
         return not self.description.is_causal
 
-    def recipe(
-        self,
-        *,
-        context: int,
-        block: int,
-        kv: DType,
-        sessions: int = 1,
-        offloaded: bool = False,
-        pool: Pool | None = None,
-    ) -> Recipe:
+    def recipe(self, pool: Pool | None = None, **sizes: Unpack[Sizes]) -> Recipe:
         """How a graph of the model is made. Of text: of a block of tokens and the position of the
         first it makes the logits after the last token, and keys and values of up to `context`
         tokens are states, with a copy for each of `sessions` texts. Of embeddings: of all tokens of
         one text it makes one row. `offloaded`: for a device with memory of its own. With a `pool`
         blocks are of many texts, of which pages of it hold keys and values."""
-        return Recipe(
-            self,
-            context=context,
-            block=block,
-            kv=kv,
-            sessions=sessions,
-            offloaded=offloaded,
-            pool=pool,
-        )
+        return Recipe(self, pool, **sizes)
 
-    def graph(self, *, context: int, block: int, kv: DType) -> Graph:
+    def graph(self, **sizes: Unpack[Sizes]) -> Graph:
         """The graph of a recipe."""
-        return self.recipe(context=context, block=block, kv=kv).build()
+        return self.recipe(**sizes).build()
 
     def __repr__(self) -> str:
         d = self.description

@@ -6,8 +6,7 @@ from importlib import import_module
 
 from arenite.frontends.language.builder import ModelBuilder
 from arenite.frontends.language.file import ARCHITECTURES
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
+from arenite.ir import Graph, Node
 
 
 def text_graph(builder: ModelBuilder) -> Graph:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from arenite.frontends.language.builder import ModelBuilder
 from arenite.frontends.language.experts import mixed
 from arenite.ir import Node
-from arenite.ir.compose.basic import add
 
 
 def llama(m: ModelBuilder) -> Node:
@@ -26,10 +25,10 @@ def llama(m: ModelBuilder) -> Node:
         if f"{at}.attn_q_norm.weight" in m.weights:
             q, k = (m.rms_norm(f"{at}.attn_{part}_norm", x) for part, x in (("q", q), ("k", k)))
         seen = m.attend(layer, m.turned(q), m.turned(k), v)
-        x = add(x, m.linear(f"{at}.attn_output", seen, d.width))
+        x = x + m.linear(f"{at}.attn_output", seen, d.width)
         h = m.rms_norm(f"{at}.ffn_norm", x)
         if d.experts is not None and f"{at}.ffn_gate_inp.weight" in m.weights:
-            x = add(x, mixed(m, at, h))
+            x = x + mixed(m, at, h)
         else:
-            x = add(x, m.gated(at, h))
+            x = x + m.gated(at, h)
     return m.rms_norm("output_norm", x)

@@ -13,46 +13,45 @@ from typing import TYPE_CHECKING
 from arenite.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from typing import NotRequired, TypedDict, Unpack
+
     from arenite.dtype import DType
     from arenite.frontends.language.batch import Pool
     from arenite.frontends.language.file import LanguageFile
-    from arenite.ir.data import BufferSource
-    from arenite.ir.graph import Graph
+    from arenite.ir import BufferSource, Graph
+
+    class Sizes(TypedDict):
+        """What a graph is made for: the most tokens of a text, and of those that come in at once;
+        what keys and values are kept as, and of how many texts at the same time; whether a device
+        has memory of its own."""
+
+        context: int
+        block: int
+        kv: DType
+        sessions: NotRequired[int]
+        offloaded: NotRequired[bool]
 
 
 class Recipe:
-    """`block` is the most tokens that come in at once, `kv` what keys and values are kept as,
-    `sessions` of how many texts they are kept at the same time. `offloaded` is for a device with
-    memory of its own: see `ModelBuilder`. With a `pool` blocks are of many texts: see
+    """How a graph for these sizes is made. With a `pool` blocks are of many texts: see
     `BatchBuilder`."""
 
     def __init__(
-        self,
-        file: LanguageFile,
-        *,
-        context: int,
-        block: int,
-        kv: DType,
-        sessions: int = 1,
-        offloaded: bool = False,
-        pool: Pool | None = None,
+        self, file: LanguageFile, pool: Pool | None = None, **sizes: Unpack[Sizes]
     ) -> None:
+        context, block = sizes["context"], sizes["block"]
         if block < 1 or (pool is None and block > context):
             raise InvalidArgument(f"blocks of {block} tokens do not fit a context of {context}")
         self.file = file
-        self.context = context
-        self.block = block
-        self.kv = kv
-        self.sessions = sessions
-        self.offloaded = offloaded
         self.pool = pool
+        self.sizes = sizes
         self._names: dict[int, str] = {}
 
     @cached_property
     def key(self) -> str:
         """Everything that decides the graph."""
-        sizes = (self.context, self.block, self.kv.name, self.sessions, self.offloaded)
-        return repr((self.file.key, *sizes, self.pool))
+        sizes = {"sessions": 1, "offloaded": False, **self.sizes, "kv": self.sizes["kv"].name}
+        return repr((self.file.key, sorted(sizes.items()), self.pool))
 
     def build(self) -> Graph:
         """The graph; InvalidFile where the file lacks something that it needs."""
@@ -65,15 +64,7 @@ class Recipe:
         make: type[ModelBuilder] | partial[BatchBuilder] = ModelBuilder
         if self.pool is not None:
             make = partial(BatchBuilder, pool=self.pool)
-        builder = make(
-            self.file.description,
-            weights,
-            context=self.context,
-            block=self.block,
-            kv=self.kv,
-            sessions=self.sessions,
-            offloaded=self.offloaded,
-        )
+        builder = make(self.file.description, weights, **self.sizes)
         graph = (embedding_graph if self.file.is_embedding else text_graph)(builder)
         self._names = {source.id: name for name, source in weights.used.items()}
         return graph

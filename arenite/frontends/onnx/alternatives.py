@@ -15,16 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from arenite.dtype import INT64, Array
 from arenite.errors import AreniteError
 from arenite.frontends.onnx.inputs import StructureNeeded, WrongBranch
-from arenite.frontends.onnx.values import AnyValue, Array, Either, Shaped, Value, Wrong
+from arenite.frontends.onnx.values import AnyValue, Either, Shaped, Value, Wrong
 from arenite.ir import Dim, Node, bounds, full, known_le, make, maximum
 from arenite.ir.compose.basic import iota, pad, reshape
 from arenite.ir.compose.counted_sizes import number_of
 from arenite.ir.dim import Found, found_in, product, substitute
 from arenite.ir.graph import found_sizes, topological
 from arenite.ir.ops.control import cut
-from arenite.ir.ops.define import INT64
 from arenite.ir.ops.host import HostFunction
 from arenite.ir.ops.unbounded import Specialization, any_size, is_bounded, specialize
 from arenite.ir.regions import rebuilt

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from arenite.dtype import DType
+from arenite.dtype import Array, DType
 from arenite.errors import AreniteError, InvalidFile, NotSupported
 from arenite.frontends.onnx.structure import is_data, sizes_in_run
-from arenite.frontends.onnx.values import AnyValue, Array, Items, Maybe, Value
+from arenite.frontends.onnx.values import AnyValue, Items, Maybe, Value
 from arenite.ir import Dim, Expr, Node, constant
 
 if TYPE_CHECKING:
@@ -33,34 +34,22 @@ class Unknown(Exception):
         return self.because is None and self.call.is_found_in_run(self.index)
 
 
+@dataclass(slots=True, eq=False)
 class Call:
     """Inputs, attributes and version of a node; what is wrong is said with its name."""
 
-    def __init__(
-        self,
-        translator: Translator,
-        op: str,
-        domain: str,
-        version: int,
-        name: str,
-        attrs: Mapping[str, Any],
-        inputs: Sequence[AnyValue | None],
-        outputs: Sequence[str],
-    ) -> None:
-        self.translator = translator
-        self.op = op
-        self.domain = domain
-        self.version = version
-        self.name = name
-        self.attrs = attrs
-        self.inputs = inputs
-        #: Names; an output that nobody wants is "".
-        self.outputs = outputs
+    translator: Translator
+    op: str
+    domain: str
+    version: int
+    name: str
+    attrs: Mapping[str, Any]
+    inputs: Sequence[AnyValue | None]
+    outputs: Sequence[str]  # names; an output that nobody wants is ""
 
     def with_inputs(self, inputs: Sequence[AnyValue | None]) -> Call:
         """The same node with other inputs."""
-        return Call(self.translator, self.op, self.domain, self.version, self.name, self.attrs,
-                    inputs, self.outputs)  # fmt: skip
+        return replace(self, inputs=inputs)
 
     # Inputs. Left out at the end or named "" they are None.
 

@@ -38,7 +38,6 @@ MODULES = (
     "recurrent",
     "attention",
     "image",
-    "detection",
     "losses",
     "signal",
     "control",

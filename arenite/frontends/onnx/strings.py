@@ -12,11 +12,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from arenite import locks
-
-Array = NDArray[Any]
+from arenite.dtype import Array
 
 
 class Strings:

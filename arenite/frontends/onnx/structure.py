@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from arenite.dtype import Kind
+from arenite.dtype import BOOL, INT64, Array, Kind
 from arenite.errors import AreniteError, BoundsError, ShapeMismatch
 from arenite.frontends.onnx.registry import Handler, Result
-from arenite.frontends.onnx.values import AnyValue, Array, Value
+from arenite.frontends.onnx.values import AnyValue, Value
 from arenite.ir import Dim, Node, constant, full, make, parameter, product
 from arenite.ir import size as size_node
 from arenite.ir.compose.basic import binary, cast, iota, reshape, slice_axis, where
@@ -25,7 +25,7 @@ from arenite.ir.compose.reductions import reduce
 from arenite.ir.dim import found_in
 from arenite.ir.element import numpy_dtype
 from arenite.ir.graph import found_sizes, topological
-from arenite.ir.ops.define import BOOL, INT64, OPS
+from arenite.ir.ops.define import OPS
 from arenite.ir.ops.host import HostFunction
 from arenite.ir.ops.unbounded import Specialization, any_size, arange, specialize
 
@@ -84,7 +84,7 @@ def sizes_in_run(call: Call, index: int, signed: bool = False) -> list[Dim]:
         if not isinstance(one, Node):
             sizes.append(one)
         elif signed:
-            less = make("neg", one)
+            less = -one
             sizes.append(_part(call, one) - _part(call, less))
         else:
             what = f"element {place} of its input {index} is a size, and was found to be"
@@ -142,7 +142,7 @@ def gathered(x: Node, axis: int, start: Dim | Node, length: Dim) -> Node:
     places = iota(length)
     if start != 0:
         first = start if isinstance(start, Node) else size_node(start, INT64)
-        places = binary("add", places, first)
+        places = places + first
     return make("gather", x, places, axis=axis)
 
 
@@ -151,7 +151,7 @@ def reshaped_in_run(call: Call, x: Node, shape: Sequence[Dim]) -> Node:
     total, count = product(x.shape), product(shape)
     sides = [size_node(one, INT64) for one in (total, count)]
     is_same = checked(call, "elements there are, and are wanted:", *sides, lambda a, b: a == b)
-    start = binary("sub", is_same, sides[0])
+    start = is_same - sides[0]
     return reshape(gathered(reshape(x, (total,)), 0, start, count), shape)
 
 
@@ -169,12 +169,12 @@ def aligned(call: Call, *nodes: Node, but: int | None = None) -> list[Node]:
             continue
         count = _broadcast_size(call, sizes)
         known = [one for one in sizes if isinstance(one, int)]
-        start: Node | int = binary("sub", count, known[0]) if known else 0  # 0, once it is checked
+        start: Node | int = count - known[0] if known else 0  # 0, once it is checked
         wanted = known[0] if known else found_size(call, count)
         for k in having:
             is_one = binary("eq", size_node(made[k].shape[axis], INT64), 1)
             steps = where(is_one, full((), 0, INT64), full((), 1, INT64))
-            places = binary("add", binary("mul", iota(wanted), steps), start)
+            places = iota(wanted) * steps + start
             made[k] = make("gather", made[k], places, axis=made[k].ndim + axis)
     return made
 
@@ -197,7 +197,7 @@ def tied(node: Node, maker: Node) -> Node:
     """The same value, after a size was found."""
     # A truth that always holds, and that only a run of the maker can tell.
     is_any = reduce("any", cast(maker, BOOL), range(maker.ndim))
-    holds = binary("ge", cast(is_any, INT64), 0)
+    holds = cast(is_any, INT64) >= 0
     zeros = full(node.shape, 0, node.dtype)
     other = full(node.shape, 1, node.dtype) if node is zeros else zeros
     return where(holds, node, other)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from arenite.dtype import DType
+from arenite.dtype import Array, DType
 from arenite.errors import AreniteError, InvalidArgument, InvalidFile, NotSupported
 from arenite.frontends.onnx import operators
 from arenite.frontends.onnx.alternatives import distributed, shaped
@@ -39,7 +39,6 @@ from arenite.frontends.onnx.structure import inputs_deciding, specialized, tied
 from arenite.frontends.onnx.tensors import MAX_AXES
 from arenite.frontends.onnx.values import (
     AnyValue,
-    Array,
     Either,
     Items,
     Maybe,

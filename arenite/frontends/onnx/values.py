@@ -14,18 +14,13 @@ from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from arenite.dtype import DType, Kind
+from arenite.dtype import INT64, Array, DType, Kind
 from arenite.errors import AreniteError
-from arenite.ir import Dim, Expr, Node, constant, evaluate, graph_input, make, size
-from arenite.ir.compose.basic import mul, reshape
+from arenite.ir import Dim, Expr, Graph, Node, constant, evaluate, graph_input, make, size
+from arenite.ir.compose.basic import reshape
 from arenite.ir.element import held_dtype, numpy_dtype
-from arenite.ir.graph import Graph
-from arenite.ir.ops.define import INT64
 from arenite.ir.size_substitution import substituted
-
-Array: TypeAlias = NDArray[Any]
 
 #: Elements of what is computed while a model is read; more are left to the compiler.
 MAX_FOLDED = 1 << 16
@@ -151,7 +146,7 @@ def _node_of_sizes(sizes: Array, dtype: DType) -> Node:
 
 def _node_of_size(one: Any, dtype: DType) -> Node:
     if isinstance(one, Ratio):
-        return mul(size(one.numerator, dtype), 1 / one.denominator)
+        return size(one.numerator, dtype) * (1 / one.denominator)
     return size(_dim(one), dtype)
 
 

@@ -21,8 +21,7 @@ from tokenizers import Tokenizer
 
 from arenite.errors import AreniteError, InvalidFile, NotSupported
 from arenite.frontends.tokenizer_json.check import check_tokenizer
-from arenite.frontends.tokenizer_json.facts import Facts
-from arenite.frontends.tokenizer_json.frames import read_frame, write_frame
+from arenite.frontends.tokenizer_json.frames import Facts, read_frame, write_frame
 
 MAX_MESSAGE = 400  # characters quoted of what the library says
 #: Tokens that are put around a text at the most.

@@ -20,8 +20,7 @@ from weakref import finalize
 from arenite import locks
 from arenite.errors import FileChanged, FileMissing, InvalidFile, NotSupported, RunFailed
 from arenite.frontends.folder_files import read_inside
-from arenite.frontends.tokenizer_json.facts import Facts
-from arenite.frontends.tokenizer_json.frames import read_frame, write_frame
+from arenite.frontends.tokenizer_json.frames import Facts, read_frame, write_frame
 
 NAME = "tokenizer.json"
 #: The largest that are known have some 30 MB.

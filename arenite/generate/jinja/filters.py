@@ -8,12 +8,11 @@ import re
 
 from jinja2.exceptions import SecurityError
 
-from arenite.generate.jinja.conditions import TESTS
 from arenite.generate.jinja.formats import percent
 from arenite.generate.jinja.list_filters import LIST_FILTERS, Filter, Key, getter
 from arenite.generate.jinja.meter import Meter, OverBudget
 from arenite.generate.jinja.methods import TEXT_METHODS, joined, need_text
-from arenite.generate.jinja.operators import binary, derived
+from arenite.generate.jinja.operators import TESTS, binary, derived
 from arenite.generate.jinja.text import TEMPLATE, Text
 from arenite.generate.jinja.values import (
     MAX_BITS,

@@ -10,19 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import FLOAT32, INT64, DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch
 from arenite.ir.dim import Dim, product
-from arenite.ir.node import Node, Shape
+from arenite.ir.node import Node, Number, Shape
 from arenite.ir.ops import full, make
 from arenite.ir.ops import size as size_node
 from arenite.ir.ops.define import broadcast
 
-Number: TypeAlias = bool | int | float | complex
 Operand: TypeAlias = Node | Number
-
-FLOAT32 = BY_NAME["float32"]
-INT64 = BY_NAME["int64"]
 
 
 def cast(x: Node, dtype: DType) -> Node:
@@ -118,7 +114,7 @@ def roll(x: Node, axis: int, amount: int) -> Node:
         return x
     if not isinstance(size, int):
         steps = iota(size)
-        wrapped = binary("mod", sub(steps, amount), broadcast_to(size_like(size, steps), (size,)))
+        wrapped = (steps - amount) % size_like(size, steps)
         return make("gather", x, wrapped, axis=axis)
     cut = -amount % size
     parts = [slice_axis(x, axis, cut, size), slice_axis(x, axis, 0, cut)]
@@ -150,28 +146,8 @@ def operands(op: str, *given: Operand) -> tuple[Node, ...]:
     )
 
 
-def unary(op: str, x: Node) -> Node:
-    return make(op, x)
-
-
 def binary(op: str, a: Operand, b: Operand) -> Node:
     return make(op, *operands(op, a, b))
-
-
-def add(a: Operand, b: Operand) -> Node:
-    return binary("add", a, b)
-
-
-def sub(a: Operand, b: Operand) -> Node:
-    return binary("sub", a, b)
-
-
-def mul(a: Operand, b: Operand) -> Node:
-    return binary("mul", a, b)
-
-
-def div(a: Operand, b: Operand) -> Node:
-    return binary("div", a, b)
 
 
 def where(condition: Node, a: Operand, b: Operand) -> Node:

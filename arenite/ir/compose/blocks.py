@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, float32
-from arenite.ir.compose.basic import broadcast_to, cast, mul, reshape, slice_axis, unary
+from arenite.dtype import BY_NAME, FLOAT32
+from arenite.ir.compose.basic import broadcast_to, cast, reshape, slice_axis
 from arenite.ir.dim import Dim
 from arenite.ir.node import Node
 from arenite.ir.ops.blocks import RUN, dequantise, join_blocks, matmul_blocks
@@ -30,7 +30,7 @@ def blocks_of(numbers: Node, scales: Node, zeros: Node | None, bits: int, block:
     length = longest if block % longest == 0 == depth % longest else RUN
     if zeros is None and bits == 8:
         zeros = constant(np.full((1, 1), 128, np.float32))
-    floats = [scales] if zeros is None else [scales, mul(scales, unary("neg", zeros))]
+    floats = [scales] if zeros is None else [scales, scales * -zeros]
     fields = [repeated(one, 1, block // length, depth // length) for one in floats]
     dtype = BY_NAME[f"u{bits}x{length}{'' if zeros is None else '_least'}"]
     return join_blocks(dtype, *fields, reshape(numbers, (width, depth // length, -1)))
@@ -46,8 +46,8 @@ def repeated(x: Node, axis: int, times: Dim, size: Dim) -> Node:
 
 
 def product_of_blocks(x: Node, w: Node, may_round: bool) -> Node:
-    """x times the transposed weights, float32; x may be rounded to 8 bits."""
-    rows = reshape(cast(x, float32), (1, *x.shape)) if x.ndim == 1 else cast(x, float32)
+    """x times the transposed weights, FLOAT32; x may be rounded to 8 bits."""
+    rows = reshape(cast(x, FLOAT32), (1, *x.shape)) if x.ndim == 1 else cast(x, FLOAT32)
     if may_round:
         made = matmul_blocks(rows, w)
     else:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from arenite.errors import InvalidArgument, ShapeMismatch
-from arenite.ir.compose.basic import add, along, cast, computing
+from arenite.ir.compose.basic import along, cast, computing
 from arenite.ir.dim import Dim, Expr, ceildiv, maximum
 from arenite.ir.node import Node
 from arenite.ir.ops import make
@@ -58,35 +58,7 @@ def _n_spatial(op: str, x: Node, w: Node) -> int:
     return x.ndim - 2
 
 
-def conv(
-    x: Node,
-    w: Node,
-    bias: Node | None,
-    stride: PerAxis,
-    padding: Padding,
-    dilation: PerAxis,
-    groups: int,
-) -> Node:
-    return _convolved("conv", x, w, bias, stride, padding, dilation, groups)
-
-
-def conv_transpose(
-    x: Node,
-    w: Node,
-    bias: Node | None,
-    stride: PerAxis,
-    padding: Padding,
-    output_padding: PerAxis,
-    dilation: PerAxis,
-    groups: int,
-) -> Node:
-    if padding == "same":
-        raise InvalidArgument("conv_transpose: padding is 'valid' or numbers; give output_padding")
-    more = {"output_padding": output_padding}
-    return _convolved("conv_transpose", x, w, bias, stride, padding, dilation, groups, **more)
-
-
-def _convolved(
+def convolved(
     op: str,
     x: Node,
     w: Node,
@@ -97,6 +69,9 @@ def _convolved(
     groups: int,
     **more: PerAxis,
 ) -> Node:
+    """`conv`, or `conv_transpose`, which takes `output_padding` too."""
+    if op == "conv_transpose" and padding == "same":
+        raise InvalidArgument("conv_transpose: padding is 'valid' or numbers; give output_padding")
     n = _n_spatial(op, x, w)
     strides, dilations = per_axis("stride", stride, n), per_axis("dilation", dilation, n)
     sides = pairs(padding, x.shape[2:], w.shape[2:], strides, dilations)
@@ -114,4 +89,4 @@ def with_bias(result: Node, bias: Node | None) -> Node:
             f"bias of shape {bias.shape} for the {result.shape[1]} channels of {result.shape}"
         )
     wide = computing(result)
-    return cast(add(wide, along(cast(bias, wide.dtype), 1, result.ndim)), result.dtype)
+    return cast(wide + along(cast(bias, wide.dtype), 1, result.ndim), result.dtype)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from arenite.dtype import DType
+from arenite.dtype import INT64, DType
 from arenite.ir.compose.basic import (
-    INT64,
-    Number,
     along,
     binary,
     broadcast_to,
@@ -18,7 +16,7 @@ from arenite.ir.compose.basic import (
     where,
 )
 from arenite.ir.dim import Atom, Dim, Floordiv, Positive, Var, product
-from arenite.ir.node import Node
+from arenite.ir.node import Node, Number
 from arenite.ir.ops import full, make
 from arenite.ir.ops import size as size_node
 from arenite.ir.ops.control import cut
@@ -32,8 +30,8 @@ def nonzero(mask: Node) -> Node:
     ones = cast(flat, INT64)
     # Each true element goes to as many places as there are true ones before it, the others to the
     # last place, which is free where there are others.
-    before = binary("sub", make("cumsum", ones, axis=0), 1)
-    places = where(flat, before, binary("sub", size_like(n, before), 1))
+    before = make("cumsum", ones, axis=0) - 1
+    places = where(flat, before, size_like(n, before) - 1)
     room = full((n,), 0, INT64)
     scattered = make("scatter_elements", room, places, iota(n), axis=0, reduction="none")
     return cut(scattered, make("sum", ones, axes=(0,)))
@@ -43,9 +41,9 @@ def counted(start: Node, stop: Node, step: int) -> Node:
     """start, start + step, ... before stop, of integers that are found while running: int64."""
     if step == 1 and start is full((), 0, INT64):
         return arange(stop)
-    distance = binary("sub", stop, start) if step > 0 else binary("sub", start, stop)
-    count = binary("floordiv", binary("add", distance, abs(step) - 1), abs(step))
-    return binary("add", binary("mul", arange(count), step), start)
+    distance = stop - start if step > 0 else start - stop
+    count = (distance + (abs(step) - 1)) // abs(step)
+    return arange(count) * step + start
 
 
 def filled(shape: Sequence[Dim | Node], value: Number, dtype: DType) -> Node:
@@ -57,7 +55,7 @@ def filled(shape: Sequence[Dim | Node], value: Number, dtype: DType) -> Node:
     )
     zeros = full((), 0, INT64)
     for k, made in ranges.items():
-        zeros = binary("add", zeros, binary("mul", along(made, k, len(shape)), 0))
+        zeros = zeros + along(made, k, len(shape)) * 0
     wanted = full(sizes, value, dtype)
     return where(binary("eq", broadcast_to(zeros, sizes), 0), wanted, wanted)
 
@@ -72,9 +70,9 @@ def positions_on_axes(mask: Node) -> list[Node]:
         below = product(mask.shape[axis + 1 :])
         at = flat
         if below != 1:
-            at = binary("floordiv", at, size_like(below, at))
+            at = at // size_like(below, at)
         if axis:
-            at = binary("mod", at, size_like(size, at))
+            at = at % size_like(size, at)
         found.append(at)
     return found
 
@@ -87,8 +85,8 @@ def number_of(dim: Dim, values: Mapping[str, Node]) -> Node:
     for monomial, coefficient in dim.terms:
         term = full((), coefficient, INT64)
         for atom in monomial:
-            term = binary("mul", term, _atom(atom, values))
-        total = term if total is None else binary("add", total, term)
+            term = term * _atom(atom, values)
+        total = term if total is None else total + term
     assert total is not None
     return total
 
@@ -99,4 +97,4 @@ def _atom(atom: Atom, values: Mapping[str, Node]) -> Node:
     if isinstance(atom, Positive):
         return binary("maximum", number_of(atom.inner, values), 0)
     assert isinstance(atom, Floordiv)
-    return binary("floordiv", number_of(atom.numerator, values), number_of(atom.divisor, values))
+    return number_of(atom.numerator, values) // number_of(atom.divisor, values)

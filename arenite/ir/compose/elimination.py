@@ -6,20 +6,19 @@ What no number answers is infinite or NaN: a singular system, the root of what i
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+from arenite.dtype import INT64
 from arenite.ir.compose.basic import (
-    INT64,
     along,
     binary,
     broadcast_to,
+    cast,
     concat,
-    div,
     iota,
-    mul,
     reshape,
     slice_axis,
-    sub,
     swap_axes,
-    unary,
     where,
 )
 from arenite.ir.compose.linear import triangle
@@ -39,41 +38,58 @@ def solution(a: Node, b: Node) -> Node:
     rows = along(iota(n), last - 1, a.ndim)
     is_own = binary("eq", rows, step)
     swapped, chosen, _ = _pivoted(matrix, step)
-    row = div(chosen, _taken(chosen, step, last))
+    row = chosen / _taken(chosen, step, last)
     factor = where(is_own, 0.0, _taken(swapped, step, last))
-    following = where(is_own, row, sub(swapped, mul(factor, row)))
+    following = where(is_own, row, swapped - factor * row)
     [solved] = loop(size(n, INT64), [whole], ((step, matrix), (following,)))
     return slice_axis(solved, last, n, n + b.shape[-1])
+
+
+def inverse(x: Node) -> Node:
+    """Of square matrices; one that has none gives infinities and NaN."""
+    rows, columns = (along(iota(x.shape[-1]), axis, x.ndim) for axis in (x.ndim - 2, x.ndim - 1))
+    identity = cast(binary("eq", rows, columns), x.dtype)
+    return solution(x, broadcast_to(identity, x.shape))
+
+
+def determinant(x: Node) -> Node:
+    """Of square matrices."""
+    [value] = _of_pivots(x, [1.0], lambda pivot, value: [value * pivot])
+    return value
 
 
 def sign_and_logarithm(x: Node) -> tuple[Node, Node]:
     """Of the determinant: its sign, and the logarithm of its size, which may be beyond all
     numbers. Of a singular matrix 0 and minus infinity."""
-    batch, n = x.shape[:-2], x.shape[-1]
-    last = x.ndim - 1
+    sign, logarithm = _of_pivots(
+        x,
+        [1.0, 0.0],
+        lambda pivot, sign, total: [sign * make("sign", pivot), total + make("log", abs(pivot))],
+    )
+    return sign, logarithm
+
+
+def _of_pivots(
+    x: Node, starts: Sequence[float], following: Callable[..., Sequence[Node]]
+) -> tuple[Node, ...]:
+    """What the pivots of an elimination make of numbers, one pivot after the other. Of two rows
+    that change places the pivot has the other sign."""
+    batch, n, last = x.shape[:-2], x.shape[-1], x.ndim - 1
     step, matrix = parameter((), INT64), parameter(x.shape, x.dtype)
-    sign, total = parameter(batch, x.dtype), parameter(batch, x.dtype)
+    values = [parameter(batch, x.dtype) for _ in starts]
     rows = along(iota(n), last - 1, x.ndim)
     swapped, chosen, is_swap = _pivoted(matrix, step)
     pivot = _taken(chosen, step, last)
-    below = _taken(swapped, step, last)
     divisor = where(binary("eq", pivot, 0.0), 1.0, pivot)
-    factor = where(binary("gt", rows, step), div(below, divisor), 0.0)
-    of_pivot = reshape(pivot, batch)
-    turned = where(is_swap, unary("neg", unary("sign", of_pivot)), unary("sign", of_pivot))
-    _, found, logarithm = loop(
+    factor = where(rows > step, _taken(swapped, step, last) / divisor, 0.0)
+    turned = reshape(pivot, batch)
+    made = following(where(is_swap, -turned, turned), *values)
+    _, *found = loop(
         size(n, INT64),
-        [x, full(batch, 1.0, x.dtype), full(batch, 0.0, x.dtype)],
-        (
-            (step, matrix, sign, total),
-            (
-                sub(swapped, mul(factor, chosen)),
-                mul(sign, turned),
-                binary("add", total, unary("log", unary("abs", of_pivot))),
-            ),
-        ),
+        [x, *(full(batch, start, x.dtype) for start in starts)],
+        ((step, matrix, *values), (swapped - factor * chosen, *made)),
     )
-    return found, logarithm
+    return tuple(found)
 
 
 def _pivoted(matrix: Node, step: Node) -> tuple[Node, Node, Node]:
@@ -82,7 +98,7 @@ def _pivoted(matrix: Node, step: Node) -> tuple[Node, Node, Node]:
     last = matrix.ndim - 1
     batch, n = matrix.shape[:-2], matrix.shape[-2]
     rows = along(iota(n), last - 1, matrix.ndim)
-    sizes = where(binary("ge", rows, step), unary("abs", _taken(matrix, step, last)), -1.0)
+    sizes = where(rows >= step, abs(_taken(matrix, step, last)), -1.0)
     at = make("argmax", reshape(sizes, (*batch, n)), axis=len(batch))
     is_pivot = binary("eq", rows, reshape(at, (*batch, 1, 1)))
     own = _taken(matrix, step, last - 1)
@@ -101,10 +117,10 @@ def cholesky(x: Node) -> Node:
     n, last = x.shape[-1], x.ndim - 1
     step, lower = parameter((), INT64), parameter(x.shape, x.dtype)
     rows, columns = along(iota(n), last - 1, x.ndim), along(iota(n), last, x.ndim)
-    done = reduce("sum", mul(lower, _taken(lower, step, last - 1)), [last], keep=True)
-    column = sub(_taken(x, step, last), done)
+    done = reduce("sum", lower * _taken(lower, step, last - 1), [last], keep=True)
+    column = _taken(x, step, last) - done
     square = reduce("sum", where(binary("eq", rows, step), column, 0.0), [last - 1], keep=True)
-    found = where(binary("ge", rows, step), div(column, unary("sqrt", square)), 0.0)
+    found = where(rows >= step, column / make("sqrt", square), 0.0)
     following = where(binary("eq", columns, step), found, lower)
     [result] = loop(size(n, INT64), [full(x.shape, 0.0, x.dtype)], ((step, lower), (following,)))
     return result
@@ -123,23 +139,23 @@ def orthogonal_and_triangle(x: Node, complete: bool) -> tuple[Node, Node]:
     step = parameter((), INT64)
     left, right = parameter(start.shape, x.dtype), parameter(x.shape, x.dtype)
 
-    column = where(binary("ge", rows, step), _taken(right, step, last), 0.0)
+    column = where(rows >= step, _taken(right, step, last), 0.0)
     is_own = binary("eq", rows, step)
     head = reduce("sum", where(is_own, column, 0.0), [last - 1], keep=True)
-    scale = reduce("max", unary("abs", column), [last - 1], keep=True)
+    scale = reduce("max", abs(column), [last - 1], keep=True)
     safe = where(binary("eq", scale, 0.0), 1.0, scale)
-    scaled = div(column, safe)
-    length = unary("sqrt", reduce("sum", mul(scaled, scaled), [last - 1], keep=True))
-    turned = where(binary("lt", head, 0.0), unary("neg", length), length)
-    vector = where(is_own, binary("add", scaled, turned), scaled)
-    square = reduce("sum", mul(vector, vector), [last - 1], keep=True)
-    factor = where(binary("eq", square, 0.0), 0.0, div(full(square.shape, 2.0, x.dtype), square))
+    scaled = column / safe
+    length = make("sqrt", reduce("sum", scaled * scaled, [last - 1], keep=True))
+    turned = where(head < 0.0, -length, length)
+    vector = where(is_own, scaled + turned, scaled)
+    square = reduce("sum", vector * vector, [last - 1], keep=True)
+    factor = where(binary("eq", square, 0.0), 0.0, full(square.shape, 2.0, x.dtype) / square)
     across = swap_axes(vector, last - 1, last)
-    in_right = reduce("sum", mul(vector, right), [last - 1], keep=True)
-    in_left = reduce("sum", mul(left, across), [last], keep=True)
+    in_right = reduce("sum", vector * right, [last - 1], keep=True)
+    in_left = reduce("sum", left * across, [last], keep=True)
     following = (
-        sub(left, mul(mul(in_left, across), factor)),
-        sub(right, mul(mul(vector, in_right), factor)),
+        left - in_left * across * factor,
+        right - vector * in_right * factor,
     )
     q, r = loop(size(steps, INT64), [start, x], ((step, left, right), following))
     r = triangle(r, 0, lower=False)

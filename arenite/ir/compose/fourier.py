@@ -12,10 +12,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from arenite.dtype import DType
+from arenite.dtype import Array, DType
 from arenite.errors import NotSupported
 from arenite.ir.compose.basic import (
-    add,
     along,
     binary,
     broadcast_to,
@@ -23,20 +22,16 @@ from arenite.ir.compose.basic import (
     concat,
     flip,
     iota,
-    mul,
     pad,
     reshape,
     size_like,
     slice_axis,
-    sub,
     swap_axes,
-    unary,
 )
 from arenite.ir.dim import Dim, minimum
 from arenite.ir.element import numpy_dtype
 from arenite.ir.node import Node
 from arenite.ir.ops import constant, full, make
-from arenite.ir.ops.define import Array
 
 #: Real and imaginary part; None is 0.
 Complex: TypeAlias = tuple[Node, Node | None]
@@ -82,14 +77,14 @@ def real_inverse(re: Node, im: Node, n: Dim) -> Node:
     mirrored = [flip(slice_axis(part, last, 1, 1 + rest), [last]) for part in (re, im)]
     whole = (
         concat([re, mirrored[0]], last),
-        concat([im, unary("neg", mirrored[1])], last),
+        concat([im, -mirrored[1]], last),
     )
     # The imaginary parts of the first and, of an even length, the middle one have no meaning.
     places = broadcast_to(iota(n), whole[1].shape)
-    is_own = binary("eq", binary("mod", mul(places, 2), size_like(n, places)), 0)
+    is_own = binary("eq", places * 2 % size_like(n, places), 0)
     zero = full(whole[1].shape, 0.0, im.dtype)
     made, _ = transform((whole[0], make("where", is_own, zero, whole[1])), inverse=True)
-    return binary("div", made, size_like(n, made))
+    return made / size_like(n, made)
 
 
 def fitted(x: Node, axis: int, n: Dim) -> Node:
@@ -128,26 +123,26 @@ def _direct(x: Complex, n: Dim, kept: Dim, sign: int) -> tuple[Node, Node]:
     if im is None:
         return product(re, cos), product(re, sin)
     return (
-        sub(product(re, cos), product(im, sin)),
-        add(product(re, sin), product(im, cos)),
+        product(re, cos) - product(im, sin),
+        product(re, sin) + product(im, cos),
     )
 
 
 def _computed_roots(n: Dim, kept: Dim, sign: int, dtype: DType) -> tuple[Node, Node]:
     """The matrix for a length that is no number yet."""
-    exponents = mul(along(iota(n), 0, 2), along(iota(kept), 1, 2))
-    turns = cast(binary("mod", exponents, size_like(n, exponents)), dtype)
-    angles = binary("div", mul(turns, 2 * math.pi), size_like(n, turns))
-    return unary("cos", angles), mul(unary("sin", angles), float(sign))
+    exponents = along(iota(n), 0, 2) * along(iota(kept), 1, 2)
+    turns = cast(exponents % size_like(n, exponents), dtype)
+    angles = turns * (2 * math.pi) / size_like(n, turns)
+    return make("cos", angles), make("sin", angles) * float(sign)
 
 
 def _times(x: Complex, y: tuple[Node, Node]) -> tuple[Node, Node]:
     re, im = x
     if im is None:
-        return mul(re, y[0]), mul(re, y[1])
+        return re * y[0], re * y[1]
     return (
-        sub(mul(re, y[0]), mul(im, y[1])),
-        add(mul(re, y[1]), mul(im, y[0])),
+        re * y[0] - im * y[1],
+        re * y[1] + im * y[0],
     )
 
 

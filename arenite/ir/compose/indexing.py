@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from arenite.dtype import INT64
 from arenite.errors import IndexOutOfRange, InvalidArgument, ShapeMismatch
 from arenite.ir.compose.basic import (
-    INT64,
     binary,
     broadcast_to,
     cast,
@@ -173,13 +173,13 @@ def linear_places(arrays: Sequence[Node], sizes: Shape, shape: Shape) -> Node:
     inside: Node | None = None
     for array, size, stride in zip(arrays, sizes, strides_of(sizes), strict=True):
         wide = broadcast_to(array, shape)
-        term = binary("mul", wide, size_like(stride, wide))
-        places = term if places is None else binary("add", places, term)
+        term = wide * size_like(stride, wide)
+        places = term if places is None else places + term
         if array.op != "constant":  # constants were checked when they were made
-            above = binary("ge", wide, 0)
-            below = binary("lt", wide, size_like(size, wide))
-            fits = make("and", above, below)
-            inside = fits if inside is None else make("and", inside, fits)
+            above = wide >= 0
+            below = wide < size_like(size, wide)
+            fits = above & below
+            inside = fits if inside is None else inside & fits
     assert places is not None
     return places if inside is None else where(inside, places, -1)
 
@@ -201,14 +201,14 @@ def _indices(item: Item, size: Dim, axis: int, x: Node) -> Node:
         return constant(np.where(wide < 0, wide + size, wide))
     # A constant is taken as checked, so where the size is open the check is made by the program.
     node = constant(wide)
-    return counted_from_front(make("add", node, full(node.shape, 0, INT64)), size)
+    return counted_from_front(node + full(node.shape, 0, INT64), size)
 
 
 def counted_from_front(indices: Node, size: Dim) -> Node:
     wide = cast(indices, INT64)
     if indices.dtype.kind.value == "unsigned integer":
         return wide
-    return where(binary("lt", wide, 0), binary("add", wide, size_like(size, wide)), wide)
+    return where(wide < 0, wide + size_like(size, wide), wide)
 
 
 def updated(x: Node, items: Sequence[Item], value: Node, reduction: str) -> Node:

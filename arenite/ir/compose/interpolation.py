@@ -11,23 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import FLOAT32, FLOAT64, INT64
 from arenite.errors import InvalidArgument, NotSupported
 from arenite.ir.compose.basic import (
-    INT64,
-    add,
     along,
     binary,
     broadcast_to,
     cast,
     computing,
-    div,
     iota,
-    mul,
     reshape,
     size_like,
-    sub,
-    unary,
     where,
 )
 from arenite.ir.compose.neural import clip
@@ -38,8 +32,6 @@ from arenite.ir.graph import Graph, topological
 from arenite.ir.node import Node
 from arenite.ir.ops import constant, full, make
 from arenite.ir.reference import evaluate
-
-FLOAT32, FLOAT64 = BY_NAME["float32"], BY_NAME["float64"]
 
 #: Elements of places and weights that become constants.
 MAX_FOLDED = 1 << 20
@@ -111,7 +103,7 @@ def resize(x: Node, axes: list[Axis], method: Method) -> Node:
         return wide
     if not is_float:
         low, high = limits(x.dtype)
-        wide = clip(unary("round", wide), float(low), float(high))
+        wide = clip(make("round", wide), float(low), float(high))
     return cast(wide, x.dtype)
 
 
@@ -132,9 +124,7 @@ def _along(x: Node, one: Axis, method: Method) -> Node:
         found = _weighted(x, one.axis, at, method)
     if is_crop:
         last = size_like(size - 1, at)
-        beyond = make("or", *(broadcast_to(b, at.shape) for b in (
-            binary("lt", at, 0.0), binary("gt", at, last))))  # fmt: skip
-        outside = along(folded(beyond), one.axis, x.ndim)
+        outside = along(folded((at < 0.0) | (at > last)), one.axis, x.ndim)
         found = where(outside, full(found.shape, method.outside, x.dtype), found)
     return found
 
@@ -167,42 +157,42 @@ def _positions(size: Dim, one: Axis, method: Method) -> Node:
     dtype = FLOAT32 if method.mode == "nearest" else FLOAT64
     out = iota(one.size, dtype)
     length, new = size_like(size, out), size_like(one.size, out)
-    ratio = div(new, length) if one.scale is None else full((), one.scale, dtype)
+    ratio = new / length if one.scale is None else full((), one.scale, dtype)
     # The size the result would have, were it not rounded.
-    width = new if one.scale is None else mul(length, one.scale)
+    width = new if one.scale is None else length * one.scale
     is_single = binary("eq", width, 1.0)
     if method.coordinates == "align_corners":
         # The product first, so that the last place is exactly the last one.
-        at = div(mul(out, sub(length, 1.0)), where(is_single, 1.0, sub(width, 1.0)))
+        at = out * (length - 1.0) / where(is_single, 1.0, width - 1.0)
         return where(is_single, 0.0, at)
     if method.coordinates == "asymmetric":
-        return div(out, ratio)
+        return out / ratio
     if method.coordinates == "tf_half_pixel_for_nn":
-        return div(add(out, 0.5), ratio)
+        return (out + 0.5) / ratio
     if method.coordinates == "tf_crop_and_resize":
         start = full((), 0.0, dtype) if one.start is None else cast(one.start, dtype)
         stop = full((), 1.0, dtype) if one.stop is None else cast(one.stop, dtype)
-        reach = mul(sub(stop, start), sub(length, 1.0))
-        step = div(reach, where(is_single, 1.0, sub(width, 1.0)))
-        first = mul(start, sub(length, 1.0))
-        return add(where(is_single, mul(reach, 0.5), mul(out, step)), first)
-    half = sub(div(add(out, 0.5), ratio), 0.5)
+        reach = (stop - start) * (length - 1.0)
+        step = reach / where(is_single, 1.0, width - 1.0)
+        first = start * (length - 1.0)
+        return where(is_single, reach * 0.5, out * step) + first
+    half = (out + 0.5) / ratio - 0.5
     if method.coordinates == "pytorch_half_pixel":
         return where(binary("eq", new, 1.0), 0.0, half)
     if method.coordinates == "half_pixel_symmetric":
-        return add(half, mul(mul(length, 0.5), sub(1.0, div(new, width))))
+        return half + length * 0.5 * (1.0 - new / width)
     return half
 
 
 def _nearest(at: Node, size: Dim, rounding: str) -> Node:
     if rounding == "floor":
-        made = unary("floor", at)
+        made = make("floor", at)
     elif rounding == "ceil":
-        made = unary("ceil", at)
+        made = make("ceil", at)
     elif rounding == "round_prefer_floor":
-        made = unary("ceil", sub(at, 0.5))
+        made = make("ceil", at - 0.5)
     else:
-        made = unary("floor", add(at, 0.5))
+        made = make("floor", at + 0.5)
     return _place(made, size)
 
 
@@ -216,28 +206,27 @@ def _gathered(x: Node, axis: int, places: Node) -> Node:
 
 def _weighted(x: Node, axis: int, at: Node, method: Method) -> Node:
     size = x.shape[axis]
-    first = unary("floor", at)
-    t = sub(at, first)
+    first = make("floor", at)
+    t = at - first
     if method.mode == "linear":
-        offsets, weights = [0, 1], [sub(1.0, t), t]
+        offsets, weights = [0, 1], [1.0 - t, t]
     else:
         offsets, weights = [-1, 0, 1, 2], cubic_weights(t, method.cubic)
-    places = [add(first, float(offset)) for offset in offsets]
+    places = [first + float(offset) for offset in offsets]
     if method.exclude_outside and method.mode == "cubic":
         last = size_like(size - 1, at)
         weights = [
-            where(make("and", binary("ge", p, 0.0), binary("le", p, last)), w, 0.0)
-            for p, w in zip(places, weights, strict=True)
+            where((p >= 0.0) & (p <= last), w, 0.0) for p, w in zip(places, weights, strict=True)
         ]
         total = weights[0]
         for weight in weights[1:]:
-            total = add(total, weight)
-        weights = [div(weight, total) for weight in weights]
+            total = total + weight
+        weights = [weight / total for weight in weights]
     made: Node | None = None
     for place, weight in zip(places, weights, strict=True):
         factor = along(folded(cast(weight, x.dtype)), axis, x.ndim)
-        term = mul(_gathered(x, axis, _place(place, size)), factor)
-        made = term if made is None else add(made, term)
+        term = _gathered(x, axis, _place(place, size)) * factor
+        made = term if made is None else made + term
     assert made is not None
     return made
 

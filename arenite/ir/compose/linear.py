@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from arenite.dtype import INT64
 from arenite.errors import InvalidArgument, ShapeMismatch
-from arenite.ir.compose.basic import (
-    INT64,
-    along,
-    binary,
-    broadcast_to,
-    iota,
-    permute,
-    reshape,
-    slice_axis,
-    where,
-)
+from arenite.ir.compose.basic import along, broadcast_to, iota, permute, reshape, slice_axis, where
 from arenite.ir.compose.reductions import reduce
 from arenite.ir.dim import Dim, minimum, product
 from arenite.ir.node import Node
@@ -85,7 +76,7 @@ def triangle(x: Node, k: int, lower: bool) -> Node:
     rows, columns = x.shape[-2:]
     i = broadcast_to(along(iota(rows), 0, 2), (rows, columns))
     j = broadcast_to(along(iota(columns), 1, 2), (rows, columns))
-    edge = binary("add", i, full((rows, columns), k, INT64))
+    edge = i + full((rows, columns), k, INT64)
     return where(make("le" if lower else "ge", j, edge), x, False if x.dtype.name == "bool" else 0)
 
 
@@ -203,4 +194,4 @@ def outer(a: Node, b: Node) -> Node:
     left = reshape(a, (product(a.shape), 1))
     right = reshape(b, (1, product(b.shape)))
     shape = broadcast("outer", left.shape, right.shape)
-    return make("mul", broadcast_to(left, shape), broadcast_to(right, shape))
+    return broadcast_to(left, shape) * broadcast_to(right, shape)

@@ -8,31 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import FLOAT32, INT8, DType
 from arenite.errors import InvalidArgument, NotSupported, ShapeMismatch
-from arenite.ir.compose.basic import (
-    Operand,
-    add,
-    along,
-    binary,
-    cast,
-    computing,
-    div,
-    mul,
-    pad,
-    reshape,
-    sub,
-    unary,
-    where,
-)
+from arenite.ir.compose.basic import Operand, along, binary, cast, computing, pad, reshape, where
 from arenite.ir.compose.reductions import mean, reduce
 from arenite.ir.dim import Dim, bounds, known_le, maximum, minimum
 from arenite.ir.node import Node
 from arenite.ir.ops import full, make
 from arenite.ir.ops.attention import Operands
 from arenite.ir.ops.reductions import least
-
-FLOAT32 = BY_NAME["float32"]
 
 
 def _wide(function: Callable[[Node], Node]) -> Callable[[Node], Node]:
@@ -43,22 +27,22 @@ def _wide(function: Callable[[Node], Node]) -> Callable[[Node], Node]:
 
 
 def _sigmoid(x: Node) -> Node:
-    return unary("reciprocal", add(unary("exp", unary("neg", x)), 1.0))
+    return make("reciprocal", make("exp", -x) + 1.0)
 
 
 def _softplus(x: Node) -> Node:
-    tail = unary("log1p", unary("exp", unary("neg", unary("abs", x))))
-    return add(binary("maximum", x, 0.0), tail)
+    tail = make("log1p", make("exp", -abs(x)))
+    return binary("maximum", x, 0.0) + tail
 
 
 def _gelu(x: Node) -> Node:
-    return mul(mul(x, 0.5), add(unary("erf", mul(x, math.sqrt(0.5))), 1.0))
+    return x * 0.5 * (make("erf", x * math.sqrt(0.5)) + 1.0)
 
 
 def _gelu_tanh(x: Node) -> Node:
-    cubed = mul(mul(mul(x, x), x), 0.044715)
-    inner = mul(add(x, cubed), math.sqrt(2 / math.pi))
-    return mul(mul(x, 0.5), add(unary("tanh", inner), 1.0))
+    cubed = x * x * x * 0.044715
+    inner = (x + cubed) * math.sqrt(2 / math.pi)
+    return x * 0.5 * (make("tanh", inner) + 1.0)
 
 
 def clip(x: Node, low: Operand | None, high: Operand | None) -> Node:
@@ -68,57 +52,57 @@ def clip(x: Node, low: Operand | None, high: Operand | None) -> Node:
 
 
 def _hard_sigmoid(x: Node) -> Node:
-    return div(clip(add(x, 3.0), 0.0, 6.0), 6.0)
+    return clip(x + 3.0, 0.0, 6.0) / 6.0
 
 
 sigmoid = _wide(_sigmoid)
 softplus = _wide(_softplus)
-log_sigmoid = _wide(lambda x: unary("neg", _softplus(unary("neg", x))))
+log_sigmoid = _wide(lambda x: -_softplus(-x))
 gelu = _wide(_gelu)
 gelu_tanh = _wide(_gelu_tanh)
-silu = _wide(lambda x: mul(x, _sigmoid(x)))
-mish = _wide(lambda x: mul(x, unary("tanh", _softplus(x))))
+silu = _wide(lambda x: x * _sigmoid(x))
+mish = _wide(lambda x: x * make("tanh", _softplus(x)))
 hard_sigmoid = _wide(_hard_sigmoid)
-hard_swish = _wide(lambda x: mul(x, _hard_sigmoid(x)))
-softsign = _wide(lambda x: div(x, add(unary("abs", x), 1.0)))
+hard_swish = _wide(lambda x: x * _hard_sigmoid(x))
+softsign = _wide(lambda x: x / (abs(x) + 1.0))
 
 
 def elu(x: Node, alpha: float = 1.0, scale: float = 1.0, beta: float = 1.0) -> Node:
     """scale * (x above 0, alpha * expm1(x / beta) below): elu, celu and selu."""
     wide = computing(x)
     negative = binary("minimum", wide, 0.0)
-    below = unary("expm1", negative if beta == 1 else div(negative, beta))
-    result = where(binary("gt", wide, 0.0), wide, mul(below, alpha))
-    return cast(result if scale == 1 else mul(result, scale), x.dtype)
+    below = make("expm1", negative if beta == 1 else negative / beta)
+    result = where(wide > 0.0, wide, below * alpha)
+    return cast(result if scale == 1 else result * scale, x.dtype)
 
 
 def leaky_relu(x: Node, slope: Operand) -> Node:
-    return where(binary("lt", x, 0.0), mul(x, slope), x)
+    return where(x < 0.0, x * slope, x)
 
 
 def softmax(x: Node, axis: int) -> Node:
     wide = computing(x)
-    raised = unary("exp", sub(wide, reduce("max", wide, [axis], keep=True)))
-    return cast(div(raised, reduce("sum", raised, [axis], keep=True)), x.dtype)
+    raised = make("exp", wide - reduce("max", wide, [axis], keep=True))
+    return cast(raised / reduce("sum", raised, [axis], keep=True), x.dtype)
 
 
 def log_softmax(x: Node, axis: int) -> Node:
     wide = computing(x)
-    lowered = sub(wide, reduce("max", wide, [axis], keep=True))
-    total = reduce("sum", unary("exp", lowered), [axis], keep=True)
-    return cast(sub(lowered, unary("log", total)), x.dtype)
+    lowered = wide - reduce("max", wide, [axis], keep=True)
+    total = reduce("sum", make("exp", lowered), [axis], keep=True)
+    return cast(lowered - make("log", total), x.dtype)
 
 
 def _normalized(wide: Node, axes: Sequence[int], eps: float) -> Node:
-    away = sub(wide, mean(wide, axes, keep=True))
-    spread = mean(mul(away, away), axes, keep=True)
-    return mul(away, unary("rsqrt", add(spread, eps)))
+    away = wide - mean(wide, axes, keep=True)
+    spread = mean(away * away, axes, keep=True)
+    return away * make("rsqrt", spread + eps)
 
 
 def _affine(x: Node, weight: Node | None, bias: Node | None) -> Node:
     if weight is not None:
-        x = mul(x, computing(weight))
-    return x if bias is None else add(x, computing(bias))
+        x = x * computing(weight)
+    return x if bias is None else x + computing(bias)
 
 
 def layer_norm(x: Node, n_axes: int, weight: Node | None, bias: Node | None, eps: float) -> Node:
@@ -136,8 +120,8 @@ def layer_norm(x: Node, n_axes: int, weight: Node | None, bias: Node | None, eps
 def rms_norm(x: Node, n_axes: int, weight: Node | None, eps: float) -> Node:
     wide = computing(x)
     axes = range(x.ndim - n_axes, x.ndim)
-    spread = mean(mul(wide, wide), axes, keep=True)
-    return cast(_affine(mul(wide, unary("rsqrt", add(spread, eps))), weight, None), x.dtype)
+    spread = mean(wide * wide, axes, keep=True)
+    return cast(_affine(wide * make("rsqrt", spread + eps), weight, None), x.dtype)
 
 
 def batch_norm(
@@ -160,11 +144,11 @@ def batch_norm(
             )
         return along(computing(given), axis, x.ndim)
 
-    factor = unary("rsqrt", add(channels(spread), eps))
+    factor = make("rsqrt", channels(spread) + eps)
     if weight is not None:
-        factor = mul(factor, channels(weight))
-    result = mul(sub(wide, channels(average)), factor)
-    return cast(result if bias is None else add(result, channels(bias)), x.dtype)
+        factor = factor * channels(weight)
+    result = (wide - channels(average)) * factor
+    return cast(result if bias is None else result + channels(bias), x.dtype)
 
 
 def group_norm(x: Node, groups: int, weight: Node | None, bias: Node | None, eps: float) -> Node:
@@ -221,12 +205,12 @@ def quantised_rows(x: Node, scale_dtype: DType = FLOAT32) -> tuple[Node, Node]:
     """
     wide = computing(x)
     last = x.ndim - 1
-    greatest = reduce("max", unary("abs", wide), [last], keep=True)
-    scale = cast(mul(greatest, 1 / 127), scale_dtype)
+    greatest = reduce("max", abs(wide), [last], keep=True)
+    scale = cast(greatest * (1 / 127), scale_dtype)
     divisor = cast(scale, wide.dtype)
     is_none = binary("eq", divisor, 0.0)
-    ratio = div(wide, where(is_none, 1.0, divisor))
-    numbers = cast(unary("round", clip(ratio, -127.0, 127.0)), BY_NAME["int8"])
+    ratio = wide / where(is_none, 1.0, divisor)
+    numbers = cast(make("round", clip(ratio, -127.0, 127.0)), INT8)
     return numbers, reshape(scale, x.shape[:-1])
 
 
@@ -290,7 +274,7 @@ def avg_pool(
     wide = computing(x)
     total = reduce("sum", windows(wide, sizes, strides, padding, dilations, 0.0), axes)
     if list(padding) == list(counted) and all(p == (0, 0) for p in padding):
-        return cast(mul(total, 1 / math.prod(sizes)), x.dtype)
+        return cast(total * (1 / math.prod(sizes)), x.dtype)
     spatial = x.shape[x.ndim - len(sizes) :]
     inside = [s + before + after for s, (before, after) in zip(spatial, counted, strict=True)]
     rest = [
@@ -300,4 +284,4 @@ def avg_pool(
     ones = full(inside, 1.0, wide.dtype)
     counts = windows(ones, sizes, strides, rest, dilations, 0.0)
     counts = reduce("sum", counts, range(len(sizes), 2 * len(sizes)))
-    return cast(div(total, counts), x.dtype)
+    return cast(total / counts, x.dtype)

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from arenite.dtype import BOOL
 from arenite.errors import ShapeMismatch
-from arenite.ir.compose.basic import (
-    binary,
-    broadcast_to,
-    cast,
-    iota,
-    pad,
-    size_like,
-    slice_axis,
-    sub,
-    where,
-)
+from arenite.ir.compose.basic import broadcast_to, cast, iota, pad, size_like, slice_axis, where
 from arenite.ir.dim import Dim, bounds, known_le
 from arenite.ir.element import widened
 from arenite.ir.node import Node, typed
 from arenite.ir.ops import full, make
-from arenite.ir.ops.define import BOOL
 
 Pairs = Sequence[tuple[Dim, Dim]]
 
@@ -54,10 +44,10 @@ def repeated(x: Node, padding: Pairs, mode: str) -> Node:
         left, right = VIEWS[mode](x, axis, before, after)
         if left is None:
             steps = iota(before)
-            left = _taken(x, axis, sub(steps, size_like(before, steps)), mode)
+            left = _taken(x, axis, steps - size_like(before, steps), mode)
         if right is None:
             steps = iota(after)
-            right = _taken(x, axis, binary("add", steps, size_like(size, steps)), mode)
+            right = _taken(x, axis, steps + size_like(size, steps), mode)
         parts = (left, x, right)
         x = make("concat", *(one for one in parts if one.shape[axis] != 0), axis=axis)
     return x
@@ -103,12 +93,12 @@ def _taken(x: Node, axis: int, steps: Node, mode: str) -> Node:
     if size == 1:
         at = full(steps.shape, 0, steps.dtype)
     elif mode == "wrap":
-        at = make("mod", steps, _number(size, steps))
+        at = steps % _number(size, steps)
     else:
         # There and back again; a division by zero, of a single element, gives 0.
         turn = _number(2 * (size - 1), steps)
-        there = make("mod", steps, turn)
-        at = make("minimum", there, make("sub", turn, there))
+        there = steps % turn
+        at = make("minimum", there, turn - there)
     return make("gather", x, at, axis=axis)
 
 

@@ -6,15 +6,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import FLOAT32, FLOAT64, UINT64, DType
 from arenite.errors import InvalidArgument
-from arenite.ir.compose.basic import add, binary, cast, mul, slice_axis, sub, unary
+from arenite.ir.compose.basic import cast, slice_axis
 from arenite.ir.compose.basic import reshape as reshaped
 from arenite.ir.dim import Dim
 from arenite.ir.node import Node
 from arenite.ir.ops import full, make
-
-_UINT64, _FLOAT32, _FLOAT64 = BY_NAME["uint64"], BY_NAME["float32"], BY_NAME["float64"]
 
 
 def bits(seed: Node, counter: int, shape: Sequence[Dim]) -> Node:
@@ -24,30 +22,30 @@ def bits(seed: Node, counter: int, shape: Sequence[Dim]) -> Node:
 
 def bits64(seed: Node, counter: int, shape: Sequence[Dim]) -> Node:
     """uint64, of two neighbouring words, the low one first"""
-    pairs = cast(bits(seed, counter, (*shape, 2)), _UINT64)
+    pairs = cast(bits(seed, counter, (*shape, 2)), UINT64)
     low, high = (reshaped(slice_axis(pairs, len(shape), i, i + 1), tuple(shape)) for i in range(2))
-    return binary("or", low, binary("shift_left", high, 32))
+    return low | high << 32
 
 
 def uniform(seed: Node, counter: int, shape: Sequence[Dim], dtype: DType) -> Node:
     """In [0, 1): a multiple of 2**-24, for float64 of 2**-53; for smaller types rounded to
     nearest, so that 1 itself may come up."""
-    if dtype == _FLOAT64:
-        whole = cast(binary("shift_right", bits64(seed, counter, shape), 11), dtype)
-        return mul(whole, 2.0**-53)
+    if dtype == FLOAT64:
+        whole = cast(bits64(seed, counter, shape) >> 11, dtype)
+        return whole * (2.0**-53)
     if dtype.kind.value != "float":
         raise InvalidArgument(f"random numbers in [0, 1) are floats, not {dtype}")
-    whole = cast(binary("shift_right", bits(seed, counter, shape), 8), _FLOAT32)
-    return cast(mul(whole, 2.0**-24), dtype)
+    whole = cast(bits(seed, counter, shape) >> 8, FLOAT32)
+    return cast(whole * (2.0**-24), dtype)
 
 
 def normal(seed: Node, counter: int, shape: Sequence[Dim], dtype: DType) -> Node:
     """Mean 0 and variance 1, by Box and Muller: one pair of uniform numbers for each."""
-    wide = dtype if dtype == _FLOAT64 else _FLOAT32
+    wide = dtype if dtype == FLOAT64 else FLOAT32
     pairs = uniform(seed, counter, (2, *shape), wide)
     radius, angle = (reshaped(slice_axis(pairs, 0, i, i + 1), tuple(shape)) for i in range(2))
-    away = unary("sqrt", mul(unary("log", sub(1.0, radius)), -2.0))  # 1 - u is never 0
-    return cast(mul(away, unary("cos", mul(angle, 2 * math.pi))), dtype)
+    away = make("sqrt", make("log", 1.0 - radius) * -2.0)  # 1 - u is never 0
+    return cast(away * make("cos", angle * (2 * math.pi)), dtype)
 
 
 def integers(
@@ -59,9 +57,9 @@ def integers(
         raise InvalidArgument(f"no integers lie in [{low}, {high}), or too many")
     wide = bits64(seed, counter, shape)
     if count <= 2**32:
-        whole = mul(binary("shift_right", wide, 32), count)
-        wide = binary("shift_right", whole, 32)
+        whole = (wide >> 32) * count
+        wide = whole >> 32
     elif count < 2**64:
-        wide = binary("mod", wide, count)
-    shifted = add(wide, full(wide.shape, low % 2**64, _UINT64))
+        wide = wide % count
+    shifted = wide + full(wide.shape, low % 2**64, UINT64)
     return cast(shifted, dtype)

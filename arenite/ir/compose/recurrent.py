@@ -15,31 +15,39 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from arenite.dtype import INT64
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
-from arenite.ir.compose.basic import (
-    add,
-    binary,
-    broadcast_to,
-    flip,
-    mul,
-    reshape,
-    slice_axis,
-    sub,
-    unary,
-    where,
-)
+from arenite.ir.compose.basic import broadcast_to, flip, reshape, slice_axis, where
 from arenite.ir.compose.neural import clip, sigmoid
 from arenite.ir.dim import Dim
 from arenite.ir.node import Node, typed
 from arenite.ir.ops import full, make, parameter, size
-from arenite.ir.ops.define import INT64
 from arenite.ir.regions import loop
 
 Function: TypeAlias = Callable[[Node], Node]
 
 
 def _tanh(x: Node) -> Node:
-    return unary("tanh", x)
+    return make("tanh", x)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What every layer has: its input, its weights, where it begins and how it goes on.
+
+    `functions` are those of the gates, of the new state and, of an LSTM, of the output; `limit`
+    bounds what they are given, but for the last of an LSTM.
+    """
+
+    x: Node
+    w: Node
+    r: Node
+    bias: Node | None = None
+    hidden: Node | None = None
+    reverse: bool = False
+    functions: Sequence[Function] | None = None
+    limit: float | None = None
+    lengths: Node | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,81 +60,58 @@ class Peepholes:
 
 
 def lstm(
-    x: Node,
-    w: Node,
-    r: Node,
-    bias: Node | None = None,
-    hidden: Node | None = None,
+    layer: Layer,
     cell: Node | None = None,
     *,
-    reverse: bool = False,
     gates: str = "ifgo",
     peepholes: Peepholes | None = None,
     coupled: bool = False,
-    functions: Sequence[Function] = (sigmoid, _tanh, _tanh),
-    limit: float | None = None,
-    lengths: Node | None = None,
 ) -> tuple[Node, Node, Node]:
-    """(all h stacked over time, the last h, the last c).
-
-    `functions` are those of the gates, of the new cell and of the output; `limit` bounds what the
-    first two are given. With `coupled` the forget gate is 1 - i.
-    """
-    width = _width("lstm", x, w, r, 4)
-    _need("lstm", "the bias", bias, (4 * width,), x)
+    """(all h stacked over time, the last h, the last c). With `coupled` the forget gate is
+    1 - i."""
+    width = _width("lstm", layer, 4)
     places = _places("lstm", gates, "ifgo")
-    state = (x.shape[1], width)
-    initial = [_initial("lstm", "h", hidden, state, x), _initial("lstm", "c", cell, state, x)]
-    inputs = _projected(x, w, bias)
-    *inner, of_output = functions
-    of_gate, of_cell = (_limited(function, limit) for function in inner)
+    states = (("h", layer.hidden), ("c", cell))
+    initial = [_initial("lstm", name, state, width, layer.x) for name, state in states]
+    *inner, of_output = layer.functions or (sigmoid, _tanh, _tanh)
+    of_gate, of_cell = (_limited(function, layer.limit) for function in inner)
 
     def step(given: Node, h: Node, c: Node) -> tuple[Node, Node]:
-        summed = add(given, _product(h, r))
+        summed = given + _product(h, layer.r)
         i, f, g, o = (slice_axis(summed, 1, k * width, (k + 1) * width) for k in places)
         if peepholes is not None:
-            i, f = add(i, mul(c, peepholes.i)), add(f, mul(c, peepholes.f))
+            i, f = i + c * peepholes.i, f + c * peepholes.f
         kept = of_gate(i)
-        forgotten = sub(1.0, kept) if coupled else of_gate(f)
-        new = add(mul(forgotten, c), mul(kept, of_cell(g)))
+        forgotten = 1.0 - kept if coupled else of_gate(f)
+        new = forgotten * c + kept * of_cell(g)
         if peepholes is not None:
-            o = add(o, mul(new, peepholes.o))
-        return mul(of_gate(o), of_output(new)), new
+            o = o + new * peepholes.o
+        return of_gate(o) * of_output(new), new
 
-    outputs, last, last_cell = _run(inputs, initial, step, reverse, lengths)
+    outputs, last, last_cell = _run(layer, initial, step)
     return outputs, last, last_cell
 
 
 def gru(
-    x: Node,
-    w: Node,
-    r: Node,
-    bias: Node | None = None,
+    layer: Layer,
     state_bias: Node | None = None,
-    hidden: Node | None = None,
     *,
     reset_first: bool = False,
-    reverse: bool = False,
     gates: str = "rzn",
-    functions: Sequence[Function] = (sigmoid, _tanh),
-    limit: float | None = None,
-    lengths: Node | None = None,
 ) -> tuple[Node, Node]:
     """(all h stacked over time, the last h).
 
     `state_bias` belongs to h R^T. The new gate resets h R^T + its bias, or with `reset_first` h
     itself, before the product; it then is the last of the gates.
     """
-    width = _width("gru", x, w, r, 3)
-    for what, one in (("the bias", bias), ("the bias of the state", state_bias)):
-        _need("gru", what, one, (3 * width,), x)
+    width = _width("gru", layer, 3)
+    _need("gru", "the bias of the state", state_bias, (3 * width,), layer.x)
     at_reset, at_update, at_new = _places("gru", gates, "rzn")
     if reset_first and at_new != 2:
         raise InvalidArgument(f"gru: with reset_first the new gate is the last of {gates!r}")
-    state = (x.shape[1], width)
-    initial = [_initial("gru", "h", hidden, state, x)]
-    inputs = _projected(x, w, bias)
-    of_gate, of_new = (_limited(function, limit) for function in functions)
+    initial = [_initial("gru", "h", layer.hidden, width, layer.x)]
+    functions, r = layer.functions or (sigmoid, _tanh), layer.r
+    of_gate, of_new = (_limited(function, layer.limit) for function in functions)
 
     def part(of: Node, k: int) -> Node:
         return slice_axis(of, 1, k * width, (k + 1) * width)
@@ -134,61 +119,50 @@ def gru(
     def biased(of: Node, first: int, last: int) -> Node:
         if state_bias is None:
             return of
-        return add(of, slice_axis(state_bias, 0, first * width, last * width))
+        return of + slice_axis(state_bias, 0, first * width, last * width)
 
     def step(given: Node, h: Node) -> tuple[Node]:
         if reset_first:
             summed = biased(_product(h, slice_axis(r, 0, 0, 2 * width)), 0, 2)
         else:
             summed = biased(_product(h, r), 0, 3)
-        reset = of_gate(add(part(given, at_reset), part(summed, at_reset)))
-        update = of_gate(add(part(given, at_update), part(summed, at_update)))
+        reset = of_gate(part(given, at_reset) + part(summed, at_reset))
+        update = of_gate(part(given, at_update) + part(summed, at_update))
         if reset_first:
             own = slice_axis(r, 0, 2 * width, 3 * width)
-            inner = biased(_product(mul(reset, h), own), 2, 3)
+            inner = biased(_product(reset * h, own), 2, 3)
         else:
-            inner = mul(reset, part(summed, at_new))
-        new = of_new(add(part(given, at_new), inner))
-        return (add(mul(sub(1.0, update), new), mul(update, h)),)
+            inner = reset * part(summed, at_new)
+        new = of_new(part(given, at_new) + inner)
+        return ((1.0 - update) * new + update * h,)
 
-    outputs, last = _run(inputs, initial, step, reverse, lengths)
+    outputs, last = _run(layer, initial, step)
     return outputs, last
 
 
-def rnn(
-    x: Node,
-    w: Node,
-    r: Node,
-    bias: Node | None = None,
-    hidden: Node | None = None,
-    *,
-    reverse: bool = False,
-    function: Function = _tanh,
-    limit: float | None = None,
-    lengths: Node | None = None,
-) -> tuple[Node, Node]:
+def rnn(layer: Layer) -> tuple[Node, Node]:
     """(all h stacked over time, the last h)."""
-    width = _width("rnn", x, w, r, 1)
-    _need("rnn", "the bias", bias, (width,), x)
-    initial = [_initial("rnn", "h", hidden, (x.shape[1], width), x)]
-    inputs = _projected(x, w, bias)
-    of_sum = _limited(function, limit)
+    width = _width("rnn", layer, 1)
+    initial = [_initial("rnn", "h", layer.hidden, width, layer.x)]
+    [function] = layer.functions or (_tanh,)
+    of_sum = _limited(function, layer.limit)
 
     def step(given: Node, h: Node) -> tuple[Node]:
-        return (of_sum(add(given, _product(h, r))),)
+        return (of_sum(given + _product(h, layer.r)),)
 
-    outputs, last = _run(inputs, initial, step, reverse, lengths)
+    outputs, last = _run(layer, initial, step)
     return outputs, last
 
 
 def _run(
-    inputs: Node,
-    initial: Sequence[Node],
-    step: Callable[..., tuple[Node, ...]],
-    reverse: bool,
-    lengths: Node | None,
+    layer: Layer, initial: Sequence[Node], step: Callable[..., tuple[Node, ...]]
 ) -> tuple[Node, ...]:
     """All h stacked over time, and the state after the last step."""
+    reverse, lengths = layer.reverse, layer.lengths
+    # x W^T + b for all times at once, as the loop reads it: a reshape would be a copy.
+    inputs = _product(layer.x, layer.w)
+    if layer.bias is not None:
+        inputs = inputs + broadcast_to(layer.bias, inputs.shape)
     time = inputs.shape[0]
     number = parameter((), INT64)
     state = [parameter(node.shape, node.dtype) for node in initial]
@@ -200,8 +174,8 @@ def _run(
                 f"lengths are {typed((inputs.shape[1],), INT64)}, not "
                 f"{typed(lengths.shape, lengths.dtype)}"
             )
-        at = sub(size(time - 1, INT64), number) if reverse else number
-        goes_on = binary("gt", reshape(lengths, (inputs.shape[1], 1)), at)
+        at = size(time - 1, INT64) - number if reverse else number
+        goes_on = reshape(lengths, (inputs.shape[1], 1)) > at
         row = where(goes_on, row, 0.0)
         following = tuple(
             where(goes_on, new, old) for new, old in zip(following, state, strict=True)
@@ -224,8 +198,9 @@ def _limited(function: Function, limit: float | None) -> Function:
     return lambda x: function(clip(x, -limit, limit))
 
 
-def _width(op: str, x: Node, w: Node, r: Node, n_gates: int) -> int:
+def _width(op: str, layer: Layer, n_gates: int) -> int:
     """The size of the state, and that everything fits it."""
+    x, w, r = layer.x, layer.w, layer.r
     if x.ndim != 3 or w.ndim != 2 or r.ndim != 2:
         raise ShapeMismatch(
             f"{op} takes x[time, batch, inputs], w[{n_gates} * hidden, inputs] and r[{n_gates} * "
@@ -245,6 +220,7 @@ def _width(op: str, x: Node, w: Node, r: Node, n_gates: int) -> int:
     for node in (w, r):
         if node.dtype != x.dtype:
             raise TypeMismatch(f"{op}: x is {x.dtype}, the weights are {node.dtype}")
+    _need(op, "the bias", layer.bias, (n_gates * width,), x)
     return width
 
 
@@ -253,15 +229,10 @@ def _need(op: str, what: str, node: Node | None, shape: tuple[Dim, ...], x: Node
         raise ShapeMismatch(f"{op}: {what} is {typed(shape, x.dtype)}, not {node.type_text}")
 
 
-def _initial(op: str, what: str, node: Node | None, shape: tuple[Dim, ...], x: Node) -> Node:
+def _initial(op: str, what: str, node: Node | None, width: int, x: Node) -> Node:
+    shape = (x.shape[1], width)
     _need(op, f"the initial {what}", node, shape, x)
     return full(shape, 0.0, x.dtype) if node is None else node
-
-
-def _projected(x: Node, w: Node, bias: Node | None) -> Node:
-    """x W^T + b for all times at once, as the loop reads it: a reshape would be a copy."""
-    made = _product(x, w)
-    return made if bias is None else add(made, broadcast_to(bias, made.shape))
 
 
 def _product(a: Node, b: Node) -> Node:

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from arenite.ir.compose.basic import (
-    add,
     cast,
     computing,
-    div,
     insert_axes,
-    mul,
     reshape,
     size_like,
     slice_axis,
-    sub,
-    unary,
     where,
 )
 from arenite.ir.dim import product
@@ -34,26 +29,26 @@ def reduce(op: str, x: Node, axes: Sequence[int], keep: bool = False) -> Node:
 def mean(x: Node, axes: Sequence[int], keep: bool = False) -> Node:
     wide = computing(x)
     count = size_like(product(x.shape[axis] for axis in axes), wide)
-    return cast(div(reduce("sum", wide, axes, keep), count), x.dtype)
+    return cast(reduce("sum", wide, axes, keep) / count, x.dtype)
 
 
 def variance(x: Node, axes: Sequence[int], keep: bool = False, correction: float = 0) -> Node:
     """The mean of squared distances from the mean; `correction` is taken off the divisor, which
     is never below zero."""
     wide = computing(x)
-    away = sub(wide, mean(wide, axes, keep=True))
+    away = wide - mean(wide, axes, keep=True)
     count = size_like(product(x.shape[axis] for axis in axes), wide)
     if correction:
-        count = make("maximum", sub(count, correction), sub(count, count))
-    return cast(div(reduce("sum", mul(away, away), axes, keep), count), x.dtype)
+        count = make("maximum", count - correction, count - count)
+    return cast(reduce("sum", away * away, axes, keep) / count, x.dtype)
 
 
 def logsumexp(x: Node, axes: Sequence[int], keep: bool = False) -> Node:
     wide = computing(x)
     highest = reduce("max", wide, axes, keep=True)
-    finite = where(unary("isinf", highest), 0.0, highest)
-    total = reduce("sum", unary("exp", sub(wide, finite)), axes, keep=True)
-    result = add(unary("log", total), finite)
+    finite = where(make("isinf", highest), 0.0, highest)
+    total = reduce("sum", make("exp", wide - finite), axes, keep=True)
+    result = make("log", total) + finite
     if not keep:
         sizes = [size for axis, size in enumerate(x.shape) if axis not in axes]
         result = reshape(result, sizes)

@@ -4,6 +4,11 @@ An image is x[batch, channel, ...]; positions are floats [batch, place], one nod
 axis, in elements. What lies outside is 0 ("zeros"), the nearest element ("border"), or an element
 found by reflection at both ends ("reflection"): at the centres of the outermost elements with
 `align_corners`, else at their outer sides.
+
+Regions of images, pooled to one size: RoIAlign of Mask R-CNN.
+
+A bin of a region is the mean, or the largest, of places in it that are read between elements. One
+place of every bin is read in each iteration of a loop, so that regions of any size take no memory.
 """
 
 from __future__ import annotations
@@ -12,28 +17,28 @@ import math
 from collections.abc import Sequence
 from itertools import product as combinations
 
+from arenite.dtype import INT64
 from arenite.ir.compose.basic import (
-    INT64,
-    add,
+    along,
     binary,
     broadcast_to,
     cast,
     computing,
     expand_dims,
     iota,
-    mul,
     permute,
     reshape,
     size_like,
-    sub,
-    unary,
+    slice_axis,
     where,
 )
 from arenite.ir.compose.neural import clip
+from arenite.ir.compose.reductions import reduce
 from arenite.ir.dim import Dim, product
 from arenite.ir.node import Node
-from arenite.ir.ops import full, make
+from arenite.ir.ops import full, make, parameter
 from arenite.ir.ops.movement import strides_of
+from arenite.ir.regions import loop
 
 #: Channels from which on all of a place are read at once.
 MANY_CHANNELS = 8
@@ -45,25 +50,24 @@ def cubic_weights(t: Node, a: float = CUBIC) -> list[Node]:
     """Of the elements at -1, 0, 1 and 2 for a place at t in 0..1."""
 
     def near(x: Node) -> Node:  # |x| <= 1
-        return add(mul(mul(sub(mul(x, a + 2), a + 3), x), x), 1.0)
+        return (x * (a + 2) - (a + 3)) * x * x + 1.0
 
     def far(x: Node) -> Node:  # 1 < |x| < 2
-        return sub(mul(add(mul(sub(mul(x, a), 5 * a), x), 8 * a), x), 4 * a)
+        return ((x * a - 5 * a) * x + 8 * a) * x - 4 * a
 
-    rest = sub(1.0, t)
-    return [far(add(t, 1.0)), near(t), near(rest), far(add(rest, 1.0))]
+    rest = 1.0 - t
+    return [far(t + 1.0), near(t), near(rest), far(rest + 1.0)]
 
 
 def reflected(x: Node, low: Node | float, high: Node) -> Node:
     """x brought within low..high by reflection at these; x itself where it is within."""
-    span = sub(high, low)
+    span = high - low
     is_flat = binary("eq", span, 0.0)
-    twice = where(is_flat, 1.0, mul(span, 2.0))
-    turned = binary("mod", sub(x, low), broadcast_to(twice, x.shape))
-    folded = where(binary("gt", turned, span), sub(twice, turned), turned)
-    inside = make("and", *(broadcast_to(one, x.shape) for one in (
-        binary("ge", x, low), binary("le", x, high))))  # fmt: skip
-    return where(inside, x, where(is_flat, low, add(folded, low)))
+    twice = where(is_flat, 1.0, span * 2.0)
+    turned = (x - low) % broadcast_to(twice, x.shape)
+    folded = where(turned > span, twice - turned, turned)
+    inside = (x >= low) & (x <= high)
+    return where(inside, x, where(is_flat, low, folded + low))
 
 
 def sample(
@@ -78,18 +82,18 @@ def sample(
         at = computing(position)
         count = size_like(size, at)
         low = 0.0 if align_corners else -0.5
-        high = sub(count, 1.0 if align_corners else 0.5)
+        high = count - (1.0 if align_corners else 0.5)
         if mode == "nearest":
-            at = unary("round", at)
+            at = make("round", at)
         if padding == "border" and mode != "cubic":  # whose weights go on behind the border
-            at = clip(at, 0.0, sub(count, 1.0))
+            at = clip(at, 0.0, count - 1.0)
         elif padding == "reflection":
             at = reflected(at, low, high)
         # Far outside all is alike, and no number is outside.
-        at = clip(where(unary("isnan", at), -3.0, at), -3.0, add(count, 2.0))
-        first = unary("floor", at)
-        along = [(offset, weight) for offset, weight in _taps(sub(at, first), mode)]
-        taps.append([(_element(add(first, float(offset)), size, padding, low, high), weight)
+        at = clip(where(make("isnan", at), -3.0, at), -3.0, count + 2.0)
+        first = make("floor", at)
+        along = [(offset, weight) for offset, weight in _taps(at - first, mode)]
+        taps.append([(_element(first + float(offset), size, padding, low, high), weight)
                      for offset, weight in along])  # fmt: skip
     channels = x.shape[1]
     # A place has its channels side by side, where they are enough to be read so.
@@ -103,8 +107,8 @@ def sample(
             value = where(expand_dims(inside, axis), value, 0.0)
         for _, weight in chosen:
             if weight is not None:
-                value = mul(value, expand_dims(cast(weight, wide.dtype), axis))
-        total = value if total is None else add(total, value)
+                value = value * expand_dims(cast(weight, wide.dtype), axis)
+        total = value if total is None else total + value
     assert total is not None
     return cast(permute(total, (0, 2, 1)) if are_last else total, x.dtype)
 
@@ -117,19 +121,18 @@ def _taps(t: Node, mode: str) -> list[tuple[int, Node | None]]:
     if mode == "nearest":
         return [(0, None)]
     if mode == "linear":
-        return [(0, sub(1.0, t)), (1, t)]
+        return [(0, 1.0 - t), (1, t)]
     return list(zip((-1, 0, 1, 2), cubic_weights(t), strict=True))
 
 
 def _element(at: Node, size: Dim, padding: str, low: float, high: Node) -> tuple[Node, Node | None]:
     """The place of an element, and whether it is one."""
-    last = sub(size_like(size, at), 1.0)
+    last = size_like(size, at) - 1.0
     inside = None
     if padding == "zeros":
-        inside = make("and", *(broadcast_to(one, at.shape) for one in (
-            binary("ge", at, 0.0), binary("le", at, last))))  # fmt: skip
+        inside = (at >= 0.0) & (at <= last)
     elif padding == "reflection":
-        at = unary("trunc", reflected(at, low, high))
+        at = make("trunc", reflected(at, low, high))
     return cast(clip(at, 0.0, last), INT64), inside
 
 
@@ -137,7 +140,7 @@ def _all(conditions: Sequence[Node | None]) -> Node | None:
     made: Node | None = None
     for one in conditions:
         if one is not None:
-            made = one if made is None else make("and", made, one)
+            made = one if made is None else made & one
     return made
 
 
@@ -145,8 +148,8 @@ def _linear(x: Node, places: Sequence[Node]) -> Node:
     """Places counted through all axes of an image."""
     linear: Node | None = None
     for place, stride in zip(places, strides_of(x.shape[2:]), strict=True):
-        term = mul(place, size_like(stride, place))
-        linear = term if linear is None else add(linear, term)
+        term = place * size_like(stride, place)
+        linear = term if linear is None else linear + term
     assert linear is not None
     return linear
 
@@ -170,9 +173,133 @@ def _read_rows(x: Node, places: Sequence[Node]) -> Node:
         return full((batch, linear.shape[1], channels), 0.0, x.dtype)
     count = product(sizes)
     last = permute(x, (0, *range(2, x.ndim), 1))
-    starts = mul(expand_dims(iota(batch), 1), size_like(count, linear))
-    return make("gather", reshape(last, (batch * count, channels)), add(linear, starts), axis=0)
+    starts = expand_dims(iota(batch), 1) * size_like(count, linear)
+    return make("gather", reshape(last, (batch * count, channels)), linear + starts, axis=0)
 
 
 def _is_empty(sizes: Sequence[Dim]) -> bool:
     return math.prod(one for one in sizes if isinstance(one, int)) == 0
+
+
+#: Places along an axis of a bin; a bin of more elements than this is read with gaps.
+MAX_SAMPLES = 4096
+
+
+def align(
+    x: Node,
+    rois: Node,
+    images: Node,
+    bins: tuple[int, int],
+    *,
+    scale: float,
+    samples: int,
+    shifted: bool,
+    largest: bool,
+) -> Node:
+    """[region, channel, *bins] of x[N, C, H, W] and rois[region, (x1, y1, x2, y2)].
+
+    `samples` along each axis of a bin, or for 0 as many as it has elements. `shifted`: elements
+    have their centres at half numbers; else regions are at least one element large.
+    """
+    wide, regions = computing(x), computing(rois)
+    n, channels, height, width = x.shape
+    n_rois = rois.shape[0]
+    rank = 4  # region, channel, bin down, bin across
+
+    def edge(k: int) -> Node:
+        at = reshape(slice_axis(regions, 1, k, k + 1), (n_rois, 1, 1, 1)) * scale
+        return at - 0.5 if shifted else at
+
+    starts, sizes, counts = [], [], []
+    for first, last, n_bins in ((edge(1), edge(3), bins[0]), (edge(0), edge(2), bins[1])):
+        extent = last - first
+        if not shifted:
+            extent = binary("maximum", extent, 1.0)
+        size = extent / float(n_bins)
+        wanted = make("ceil", where(make("isnan", size), 0.0, size))
+        counts.append(full(size.shape, float(samples), size.dtype) if samples > 0 else
+                      clip(wanted, 0.0, float(MAX_SAMPLES)))  # fmt: skip
+        starts.append(first)
+        sizes.append(size)
+
+    def most(count: Node) -> Node:
+        if samples > 0:
+            return full((), samples, INT64)
+        return cast(reduce("max", count, range(rank)), INT64)
+
+    down, across = most(counts[0]), most(counts[1])
+    step = parameter((), INT64)
+    shape = (n_rois, *bins, channels)  # a place is read with all its channels
+    held = parameter(shape, wide.dtype)
+    safe = binary("maximum", across, 1)
+    at = (step // safe, step % safe)
+    is_used: Node | None = None
+    positions = []
+    for k in range(2):
+        number = cast(at[k], sizes[k].dtype)
+        used = number < counts[k]
+        is_used = used if is_used is None else is_used & used
+        bin_start = along(iota(bins[k], sizes[k].dtype), 2 + k, rank) * sizes[k]
+        within = (number + 0.5) * sizes[k] / binary("maximum", counts[k], 1.0)
+        positions.append(starts[k] + bin_start + within)
+    assert is_used is not None
+    terms = _corners(wide, images, positions, (height, width), n)
+    if largest:
+        value = terms[0]
+        for term in terms[1:]:
+            value = binary("maximum", value, term)
+        following = where(is_used, binary("maximum", held, value), held)
+        initial = full(shape, -math.inf, wide.dtype)
+    else:
+        value = terms[0]
+        for term in terms[1:]:
+            value = value + term
+        following = where(is_used, held + value, held)
+        initial = full(shape, 0.0, wide.dtype)
+    trips = down * across
+    [total] = loop(trips, [initial], ((step, held), (following,)))
+    places = counts[0] * counts[1]
+    if largest:
+        result = where(binary("eq", places, 0.0), 0.0, total)
+    else:
+        result = total / binary("maximum", places, 1.0)
+    return cast(permute(result, (0, 3, 1, 2)), x.dtype)
+
+
+def _corners(
+    x: Node, images: Node, positions: list[Node], sizes: tuple[Dim, Dim], n: Dim
+) -> list[Node]:
+    """The four elements [region, down, across, channel] around places [region, 1, down, across],
+    each times its weight."""
+    outside: Node | None = None
+    lows, highs, rests = [], [], []
+    shape = (positions[0].shape[0], 1, positions[0].shape[2], positions[1].shape[3])
+    for at, size in zip(positions, sizes, strict=True):
+        count = size_like(size, at)
+        beyond = broadcast_to((at < -1.0) | (at > count) | make("isnan", at), shape)
+        outside = beyond if outside is None else outside | beyond
+        last = count - 1.0
+        held = clip(where(make("isnan", at), 0.0, at), 0.0, last)
+        low = make("floor", held)
+        lows.append(low)
+        highs.append(binary("minimum", low + 1.0, last))
+        rests.append(held - low)
+    assert outside is not None
+    channels, plane = x.shape[1], sizes[0] * sizes[1]
+    rows = reshape(permute(x, (0, 2, 3, 1)), (n * plane, channels))
+    image = cast(images, INT64)
+    known = (image >= 0) & (image < size_like(n, image))
+    terms = []
+    for is_high in ((False, False), (False, True), (True, False), (True, True)):
+        y, across = (cast((highs if up else lows)[k], INT64) for k, up in enumerate(is_high))
+        place = y * size_like(sizes[1], y) + across
+        first = image * size_like(plane, image)
+        first = where(known, first, -1)
+        first = reshape(first, (image.shape[0], 1, 1, 1))
+        # An image that there is not must not become a place in another one.
+        place = where(first < 0, -1, place + first)
+        value = make("gather", rows, reshape(place, (shape[0], *shape[2:])), axis=0)
+        shares = [rests[k] if up else 1.0 - rests[k] for k, up in enumerate(is_high)]
+        inside = where(outside, 0.0, cast(shares[0] * shares[1], x.dtype))
+        terms.append(value * reshape(inside, (shape[0], *shape[2:], 1)))
+    return terms

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import NamedTuple
 
-from arenite.dtype import Kind
-from arenite.ir.compose.basic import INT64, binary, cast, iota, where
+from arenite.dtype import BOOL, INT64, Kind
+from arenite.ir.compose.basic import binary, cast, iota, where
 from arenite.ir.compose.counted_sizes import nonzero
 from arenite.ir.node import Node
 from arenite.ir.ops import full, make
 from arenite.ir.ops.control import cut
-from arenite.ir.ops.define import BOOL
 
 
 class Groups(NamedTuple):
@@ -35,10 +34,10 @@ def groups(keys: Sequence[Node], ordered: bool, joins_nan: bool = True) -> Group
         again = make("argsort", _taken(key, order), axis=0, descending=False)
         order = _taken(order, again)
     steps = iota(n)
-    before = binary("maximum", binary("sub", steps, 1), 0)
+    before = binary("maximum", steps - 1, 0)
     rows = (_taken(k, order) for k in keys)
     differing = [_differ(row, _taken(row, before), joins_nan) for row in rows]
-    is_first = make("or", binary("eq", steps, 0), reduce(lambda a, b: make("or", a, b), differing))
+    is_first = binary("eq", steps, 0) | reduce(lambda a, b: a | b, differing)
     if ordered:
         found = nonzero(is_first)
         places, flags = _taken(order, found), is_first
@@ -66,12 +65,12 @@ def _put(x: Node, places: Node, values: Node) -> Node:
 
 def _counted(flags: Node) -> Node:
     """How many are true before each."""
-    return binary("sub", make("cumsum", cast(flags, INT64), axis=0), 1)
+    return make("cumsum", cast(flags, INT64), axis=0) - 1
 
 
 def _differ(a: Node, b: Node, joins_nan: bool) -> Node:
     differ = make("ne", a, b)
     if a.dtype.kind is not Kind.FLOAT or not joins_nan:
         return differ
-    both = make("and", make("isnan", a), make("isnan", b))
-    return make("and", differ, binary("xor", both, True))
+    both = make("isnan", a) & make("isnan", b)
+    return differ & (both ^ True)

@@ -3,12 +3,10 @@
 from arenite.ir.data import BufferSource, ConstantData
 from arenite.ir.ops import (  # noqa: F401
     attention,
-    attention_pages,
     blocks,
     complex_parts,
     contraction,
     control,
-    convolution,
     elementwise,
     experts,
     host,
@@ -23,13 +21,7 @@ from arenite.ir.ops import (  # noqa: F401
 )
 from arenite.ir.ops.control import Region, parameter
 from arenite.ir.ops.define import OPS, OpDef, make
-from arenite.ir.ops.sources import (
-    buffer,
-    constant,
-    full,
-    graph_input,
-    size,
-)
+from arenite.ir.ops.sources import buffer, constant, full, graph_input, size
 
 __all__ = [
     "OPS",

@@ -1,9 +1,9 @@
 """Block-quantised weights: what is computed with them.
 
     join_blocks(fields[N, K / length, ...])      weights whose parts are apart in a file, [N, K]
-    dequantise(w[N, K])                          the numbers, float32
+    dequantise(w[N, K])                          the numbers, FLOAT32
     rows_of_blocks(w[N, K], indices)             rows of them: an embedding
-    matmul_blocks(x[..., M, K], w[N, K])         x times the transposed numbers, float32
+    matmul_blocks(x[..., M, K], w[N, K])         x times the transposed numbers, FLOAT32
 
 A product takes x quantised: each run of 32 elements along K has one scale,
 
@@ -11,7 +11,7 @@ A product takes x quantised: each run of 32 elements along K has one scale,
     number = x * (1 / scale), to the nearest integer, halves to even; 0 where the scale is 0, and in
              a run that is not finite, whose results are not finite either
 
-and sums in float32 whole numbers times scales.
+and sums in FLOAT32 whole numbers times scales.
 
 Values of a block type are held by the reference as rows of bytes.
 """
@@ -21,20 +21,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.dtype import BY_NAME, DType, float32
+from arenite.dtype import BY_NAME, FLOAT32, Array, DType
 from arenite.dtype.blocks import block_type, dequantised
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.node import Node
-from arenite.ir.ops.define import (
-    Array,
-    Attrs,
-    Inferred,
-    Sizes,
-    define,
-    make,
-    need_dtype,
-    need_index_dtype,
-)
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, define, make, need_dtype, need_index_dtype
 from arenite.ir.ops.indexing import check_range
 
 #: Elements of a product's first operand with one scale.
@@ -118,7 +109,7 @@ define("join_blocks", "contraction", (1, 8), _infer_join, _join_reference, {"dty
 def _infer_dequantise(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     [w] = inputs
     need_weights("dequantise", w, attrs)
-    return w.shape, float32
+    return w.shape, FLOAT32
 
 
 def _dequantise_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
@@ -139,7 +130,7 @@ def _infer_rows(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     w, indices = inputs
     need_weights("rows_of_blocks", w, attrs)
     need_index_dtype("rows_of_blocks", "indices", indices)
-    return (*indices.shape, w.shape[1]), float32
+    return (*indices.shape, w.shape[1]), FLOAT32
 
 
 def _rows_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
@@ -154,12 +145,12 @@ define("rows_of_blocks", "indexing", (2, 2), _infer_rows, _rows_reference, {"dty
 def _infer_matmul(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     x, w = inputs
     need_weights("matmul_blocks", w, attrs)
-    need_dtype("matmul_blocks", "x", x, float32)
+    need_dtype("matmul_blocks", "x", x, FLOAT32)
     if x.ndim < 2 or x.shape[-1] != w.shape[1]:
         raise ShapeMismatch(
             f"matmul_blocks: {x.type_text} by {w.type_text}: the last axes are not equal"
         )
-    return (*x.shape[:-1], w.shape[0]), float32
+    return (*x.shape[:-1], w.shape[0]), FLOAT32
 
 
 def quantised_runs(x: Array) -> tuple[NDArray[np.int8], NDArray[np.float32]]:

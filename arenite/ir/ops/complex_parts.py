@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BY_NAME, FLOAT32, FLOAT64, Array, DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.element import numpy_dtype
 from arenite.ir.node import Node
-from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, need_kind
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, define, need_kind
 
 #: What the real and the imaginary part are.
 PART_OF = {
-    BY_NAME["complex64"]: BY_NAME["float32"],
-    BY_NAME["complex128"]: BY_NAME["float64"],
+    BY_NAME["complex64"]: FLOAT32,
+    BY_NAME["complex128"]: FLOAT64,
 }
 COMPLEX_OF = {part: whole for whole, part in PART_OF.items()}
 

@@ -26,22 +26,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from arenite.dtype import DType
+from arenite.dtype import BOOL, INT64, Array, DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Found, bounds, maximum
 from arenite.ir.node import Node, typed
-from arenite.ir.ops.define import (
-    BOOL,
-    INT64,
-    OPS,
-    Array,
-    Attrs,
-    Inferred,
-    Sizes,
-    define,
-    is_dims,
-    make,
-)
+from arenite.ir.ops.define import OPS, Attrs, Inferred, Sizes, define, is_dims, make
 from arenite.ir.ops.sources import check_sizes
 
 

@@ -13,9 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias
 
-from numpy.typing import NDArray
-
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import INT32, INT64, Array, DType, Kind
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Expr
 from arenite.ir.node import Node, Shape, intern, with_inputs
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 Attrs: TypeAlias = Mapping[str, Any]
-Array: TypeAlias = NDArray[Any]
 Sizes: TypeAlias = tuple[int, ...]
 Inferred: TypeAlias = tuple[Shape, DType]
 
@@ -33,8 +30,6 @@ Inferred: TypeAlias = tuple[Shape, DType]
 #: made up where they are needed, without memory.
 Storage: TypeAlias = Literal["made", "given", "constant", "made up"]
 
-BOOL, INT32, INT64 = BY_NAME["bool"], BY_NAME["int32"], BY_NAME["int64"]
-UINT32, UINT64 = BY_NAME["uint32"], BY_NAME["uint64"]
 INTEGER = (Kind.SIGNED, Kind.UNSIGNED)
 FLOAT = (Kind.FLOAT,)
 REAL = (*INTEGER, Kind.FLOAT)

@@ -13,20 +13,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from arenite.dtype import DType, Kind
+from arenite.dtype import BOOL, Array, DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.element import convert, held_dtype, reinterpreted, rounded, widened
 from arenite.ir.node import Node
 from arenite.ir.ops.define import (
     ANY,
     BITS,
-    BOOL,
     FLOAT,
     INTEGER,
     NUMBER,
     ORDERED,
     REAL,
-    Array,
     Attrs,
     Inferred,
     Sizes,

@@ -1,9 +1,9 @@
 """Products by chosen matrices, as mixtures of experts need them.
 
-    matmul_experts(x, w[E, N, K], chosen[M, R])       float32[M, R, N]: row m times the transposed
+    matmul_experts(x, w[E, N, K], chosen[M, R])       FLOAT32[M, R, N]: row m times the transposed
                                                       matrices that its R numbers choose
 
-x is float32[M, K], or [M, R, K] with a row for each choice. Weights are floats, or of a block type:
+x is FLOAT32[M, K], or [M, R, K] with a row for each choice. Weights are floats, or of a block type:
 then x is quantised as `ops.blocks` says.
 """
 
@@ -11,22 +11,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import DType, Kind, float32
+from arenite.dtype import FLOAT32, INT64, Array, DType, Kind
 from arenite.dtype.blocks import dequantised
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.dim import bounds
 from arenite.ir.node import Node
 from arenite.ir.ops.blocks import as_quantised, need_whole_blocks
-from arenite.ir.ops.define import (
-    INT64,
-    Array,
-    Attrs,
-    Inferred,
-    Sizes,
-    define,
-    make,
-    need_dtype,
-)
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, define, make, need_dtype
 from arenite.ir.ops.indexing import check_range
 
 
@@ -36,7 +27,7 @@ def matmul_experts(x: Node, w: Node, chosen: Node) -> Node:
 
 def _infer_experts(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     x, w, chosen = inputs
-    need_dtype("matmul_experts", "x", x, float32)
+    need_dtype("matmul_experts", "x", x, FLOAT32)
     need_dtype("matmul_experts", "chosen", chosen, INT64)
     shapes = f"x {x.shape}, w {w.shape}, chosen {chosen.shape}"
     if w.dtype != attrs["dtype"] or not (w.dtype.is_block or w.dtype.kind is Kind.FLOAT):
@@ -53,7 +44,7 @@ def _infer_experts(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
         raise ShapeMismatch(
             f"matmul_experts: {shapes}: x is [rows, depth] or [rows, choices, depth]"
         )
-    return (*chosen.shape, w.shape[1]), float32
+    return (*chosen.shape, w.shape[1]), FLOAT32
 
 
 def chosen_products(x: Array, weights: Array, chosen: Array) -> Array:

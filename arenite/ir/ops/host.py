@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from arenite.dtype import DType
+from arenite.dtype import Array, DType
 from arenite.errors import HostCallFailed, TypeMismatch
 from arenite.ir.element import numpy_dtype
 from arenite.ir.node import Node
-from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, is_dims
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, define, is_dims
 from arenite.ir.ops.sources import check_sizes
 
 

@@ -22,16 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from arenite.dtype import DType, Kind
+from arenite.dtype import INT64, Array, DType, Kind
 from arenite.errors import IndexOutOfRange, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import bounds, known_le
 from arenite.ir.element import rounded, widened
 from arenite.ir.node import Node
 from arenite.ir.ops.define import (
-    INT64,
     NUMBER,
     REAL,
-    Array,
     Attrs,
     Inferred,
     Sizes,

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import DType
+from arenite.dtype import Array, DType
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, bounds, ceildiv, known_le, product
 from arenite.ir.element import numpy_dtype
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.access import Guard, Index, Source, reshaped_index
 from arenite.ir.ops.define import (
-    Array,
     Attrs,
     Inferred,
     Sizes,

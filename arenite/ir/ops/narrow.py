@@ -12,18 +12,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import BY_NAME, Array, DType
 from arenite.errors import TypeMismatch
 from arenite.ir.element import convert, held_dtype
 from arenite.ir.node import Node
-from arenite.ir.ops.define import (
-    Array,
-    Attrs,
-    Inferred,
-    Sizes,
-    define,
-    need_dtype,
-)
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, define, need_dtype
 
 #: What elements of a narrow type are held in, one a byte: a type that has all of its values.
 HELD = {

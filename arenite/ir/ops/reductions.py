@@ -17,16 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from arenite.dtype import DType, Kind
+from arenite.dtype import BOOL, INT64, Array, DType, Kind
 from arenite.ir.element import exact, limits, rounded, widened
 from arenite.ir.node import Node
 from arenite.ir.ops.access import Reduction, Source
 from arenite.ir.ops.define import (
-    BOOL,
-    INT64,
     NUMBER,
     ORDERED,
-    Array,
     Attrs,
     Inferred,
     Sizes,

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from arenite.device import Buffer
-from arenite.dtype import DType
+from arenite.dtype import INT64, UINT32, UINT64, Array, DType
 from arenite.dtype import of as dtype_of
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.data import BufferSource, ConstantData
@@ -29,11 +29,7 @@ from arenite.ir.dim import Dim, bounds
 from arenite.ir.element import convert, held_dtype, numpy_dtype, widened
 from arenite.ir.node import Node, Shape, attr_key
 from arenite.ir.ops.define import (
-    INT64,
     NUMBER,
-    UINT32,
-    UINT64,
-    Array,
     Attrs,
     Inferred,
     Sizes,

@@ -12,22 +12,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import BOOL, FLOAT32, INT64, Array, DType
 from arenite.errors import ShapeMismatch
 from arenite.ir.node import Node
-from arenite.ir.ops.define import (
-    BOOL,
-    INT64,
-    Array,
-    Attrs,
-    Inferred,
-    Sizes,
-    define,
-    is_dim,
-    need_dtype,
-)
-
-FLOAT32 = BY_NAME["float32"]
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, define, is_dim, need_dtype
 
 
 def _infer(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:

@@ -22,22 +22,12 @@ import weakref
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from arenite.dtype import DType
+from arenite.dtype import BOOL, INT64, Array, DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import Dim, Found, evaluate, variables
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.control import Region, need_index, need_type
-from arenite.ir.ops.define import (
-    BOOL,
-    INT64,
-    Array,
-    Attrs,
-    Inferred,
-    define,
-    is_dims,
-    make,
-    tuple_of,
-)
+from arenite.ir.ops.define import Attrs, Inferred, define, is_dims, make, tuple_of
 from arenite.ir.ops.host import NamedFunction
 from arenite.ir.ops.sources import check_sizes
 

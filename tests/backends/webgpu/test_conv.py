@@ -18,7 +18,6 @@ from arenite.backends.webgpu.channels_last import CONV, why_left
 from arenite.backends.webgpu.conv_text import Cut
 from arenite.dtype import BY_NAME
 from arenite.ir import Var, buffer, constant, graph_input, make
-from arenite.ir.compose.basic import add, binary
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops.sources import full
@@ -111,7 +110,7 @@ def test_every_cut_gives_the_same(cut: Cut, monkeypatch: pytest.MonkeyPatch) -> 
     case = Case((2, 12, 9, 8), 2 * cut.own_columns + 70, (3, 3), padding=1)
     data, w = whole(*case.x), weights(case)
     # A number of its own: what is compiled is kept by the graph.
-    y = binary("mul", conv(image(case.x), w, case), full((), float(cut.height + cut.teams), F32))
+    y = conv(image(case.x), w, case) * full((), float(cut.height + cut.teams), F32)
     [found] = run([y], data)
     assert np.array_equal(found, by_windows(data, w, case) * (cut.height + cut.teams))
 
@@ -122,8 +121,8 @@ def test_what_follows_is_one_kernel() -> None:
     case = Case((2, 8, 6, 7), 8, (3, 3), padding=1)
     x, w, b = image(case.x), weights(case), whole(8, 1, 1, seed=2)
     gate = graph_input("gate", 1, (2, 8, 1, 1), F32)
-    y = binary("mul", add(conv(x, w, case), constant(b)), gate)
-    y = make("maximum", add(y, x), full((2, 8, 6, 7), 0.0, F32))
+    y = (conv(x, w, case) + constant(b)) * gate
+    y = make("maximum", y + x, full((2, 8, 6, 7), 0.0, F32))
     again = conv(y, whole(8, 8, 3, 3, seed=4), case)
     data, gates = whole(*case.x), whole(2, 8, 1, 1, seed=3)
     with executable([again]) as program:
@@ -175,7 +174,7 @@ def test_a_short_product_shares_the_depth_out(rows: tuple[int, ...]) -> None:
     """By weights [K, N], as files of models have them; what follows is in its kernel."""
     w, b, data = whole(60, 36, seed=1), whole(36, seed=2), whole(*rows, 60)
     y = make("matmul", image((*rows, 60)), constant(w), transpose_a=False, transpose_b=False)
-    with executable([make("abs", add(y, constant(b)))]) as program:
+    with executable([make("abs", y + constant(b))]) as program:
         [found] = program(data)
         names = [kernel.entry_point for kernel in program.kernels]
     assert np.array_equal(found, np.abs(data @ w + b))

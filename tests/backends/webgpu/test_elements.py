@@ -85,12 +85,11 @@ def test_a_bool_is_a_byte() -> None:
 
 
 def test_infinities_and_small_numbers_are_constants_too() -> None:
-    from arenite.ir.compose.basic import add
 
     gpu = webgpu()
     x = graph_input("x", 0, (4,), F32)
     numbers = [np.inf, -np.inf, np.nan, 1e-41, -0.0, 3.4028235e38]
-    found = run([add(x, number) for number in numbers], np.full(4, -0.0, np.float32))
+    found = run([x + number for number in numbers], np.full(4, -0.0, np.float32))
     for one, number in zip(found, numbers, strict=True):
         wanted = np.full(4, np.float32(-0.0) + np.float32(number))
         if not gpu.keeps_denormals:

@@ -14,7 +14,7 @@ import pytest
 from arenite.device import Buffer
 from arenite.dtype import BY_NAME, DType
 from arenite.ir import Var, buffer, constant, graph_input, make
-from arenite.ir.compose.basic import add, binary
+from arenite.ir.compose.basic import binary
 from arenite.ir.compose.neural import layer_norm, softmax
 from arenite.ir.dim import Dim
 from arenite.ir.graph import Graph
@@ -140,8 +140,8 @@ def network(rows: Dim) -> tuple[Node, Callable[[Array], Array]]:
     """Two layers with constants as weights, and what they come to."""
     w1, b1 = numbers(70, 90, seed=3) / 8, numbers(90, seed=4)
     w2, b2 = numbers(90, 30, seed=5) / 8, numbers(30, seed=6)
-    hidden = binary("maximum", add(matmul(x(rows, 70), constant(w1)), constant(b1)), 0.0)
-    node = softmax(add(matmul(hidden, constant(w2)), constant(b2)), 1)
+    hidden = binary("maximum", matmul(x(rows, 70), constant(w1)) + constant(b1), 0.0)
+    node = softmax(matmul(hidden, constant(w2)) + constant(b2), 1)
 
     def wanted(data: Array) -> Array:
         inner = np.maximum(data.astype(np.float64) @ w1 + b1, 0) @ w2 + b2

@@ -12,7 +12,7 @@ from arenite.dtype import BY_NAME, DType
 from arenite.dtype.block_types import BLOCK_TYPES
 from arenite.dtype.blocks import dequantised
 from arenite.ir import Var, buffer, constant, graph_input, make
-from arenite.ir.compose.basic import add, cast, mul, permute, reshape, slice_axis
+from arenite.ir.compose.basic import cast, permute, reshape, slice_axis
 from arenite.ir.compose.neural import rms_norm, silu
 from arenite.ir.node import Node
 from arenite.ir.ops.blocks import as_quantised, matmul_blocks
@@ -52,7 +52,7 @@ def test_a_few_rows_by_floats(dtype: DType, depth: int) -> None:
     webgpu()
     w, bias = numbers(21, depth, seed=1).astype(dtype.to_numpy()), numbers(21, seed=2)
     rows = [graph_input(f"x{k}", k, (n, depth), F32) for k, n in enumerate((1, 5))]
-    with executable([add(product(x, buffer(w)), constant(bias)) for x in rows]) as program:
+    with executable([product(x, buffer(w)) + constant(bias) for x in rows]) as program:
         assert is_fast(program)
         data = [numbers(n, depth, seed=n) for n in (1, 5)]
         for found, x in zip(program(*data), data, strict=True):
@@ -141,8 +141,8 @@ def test_what_follows_a_product_is_part_of_its_launch(rows: int) -> None:
     blocks = weights_node("q4_0", raw, 64)
     x, g = graph_input("x", 0, (rows, 64), F32), graph_input("g", 1, (rows, 24), F32)
     followed = [
-        mul(silu(product(x, buffer(w))), g),
-        cast(add(matmul_blocks(x, blocks), g), F16),
+        silu(product(x, buffer(w))) * g,
+        cast(matmul_blocks(x, blocks) + g, F16),
     ]
     with executable(followed) as program:
         launches = [k for k in program.kernels if "transfer" not in k.entry_point]
@@ -290,7 +290,7 @@ def test_two_products_of_the_same_rows_are_one_launch(name: str, is_normed: bool
     else:
         weights = [numbers(columns, depth, seed=k).astype(np.float16) for k in (1, 2)]
         sides = [product(x, buffer(one)) for one in weights]
-    with executable([mul(silu(sides[0]), sides[1])]) as program:
+    with executable([silu(sides[0]) * sides[1]]) as program:
         table = loaded(program).bound_table({"n": 1})
         assert table.n_dispatches == (1 if dtype.is_block or is_normed else 2)
         for rows in (1, 5, 40, 200):

@@ -37,22 +37,10 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.values import check_dtype, compute_dtype, index_expr
 from arenite.errors import NotCompiled
-from arenite.ir.dim import (
-    Dim,
-    LoopVar,
-    Var,
-    bounds,
-    ceildiv,
-    maximum,
-    minimum,
-    product,
-    substitute,
-    variables,
-)
-from arenite.ir.node import Node
+from arenite.ir import OPS, Dim, Node, Var, bounds, ceildiv, maximum, minimum, product, variables
+from arenite.ir.dim import LoopVar, substitute
 from arenite.ir.ops.access import coefficient, linear, sources
 from arenite.ir.ops.attention import Operands, heads_a_group, operands
-from arenite.ir.ops.define import OPS
 from arenite.schedule.kernel import Kernel
 from arenite.schedule.roots import computed_by
 

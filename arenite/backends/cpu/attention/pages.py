@@ -25,11 +25,9 @@ from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.errors import IndexOutOfRange
+from arenite.ir import Dim, Node, bounds
 from arenite.ir.compose.basic import expand_dims, permute
-from arenite.ir.dim import Dim, bounds
-from arenite.ir.node import Node
-from arenite.ir.ops.attention import Operands
-from arenite.ir.ops.attention_pages import pages_operands
+from arenite.ir.ops.attention import Operands, pages_operands
 from arenite.schedule.kernel import Kernel
 
 _ROW = ir.Name("batch0")

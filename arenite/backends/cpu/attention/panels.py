@@ -38,9 +38,7 @@ from arenite.backends.cpu.attention.tiles import MixTile, ScoreTile
 from arenite.backends.cpu.gemm.kernel import SCRATCH, Operand
 from arenite.backends.cpu.gemm.rows import even_height
 from arenite.codegen import loop_ir as ir
-from arenite.dtype import BY_NAME
-
-UINT8 = BY_NAME["uint8"]
+from arenite.dtype import UINT8
 
 _PANEL, _PANEL_ROWS, _LANE = ir.Name("panel"), ir.Name("panel_rows"), ir.Name("lane")
 _COUNT, _AHEAD = ir.Name("count"), ir.Name("ahead")

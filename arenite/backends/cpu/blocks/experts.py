@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from arenite.backends.cpu.blocks.build import OTHER_REGISTERS, TALLEST, WEIGHT_WORK
+from arenite.backends.cpu.blocks.build import OTHER_REGISTERS, TALLEST, WEIGHT_WORK, columns_of_row
 from arenite.backends.cpu.blocks.kernel import Blocks, BlocksTile, panel_address
-from arenite.backends.cpu.blocks.meaning import columns_of_row
 from arenite.backends.cpu.gemm.blocking import MOST_TILES, TILE_WORK
 from arenite.backends.cpu.gemm.driver import Driver
 from arenite.backends.cpu.gemm.epilogue import Epilogue
@@ -43,7 +42,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.special import _OUT_OF_RANGE, _ROW, RowKernel, _within
 from arenite.codegen.kernels.values import index_expr
-from arenite.dtype import float32
+from arenite.dtype import FLOAT32
 from arenite.ir.dim import Dim, ceildiv, product
 from arenite.schedule.kernel import Kernel
 
@@ -162,7 +161,7 @@ def _of_blocks(draft: RowKernel, target: Target) -> Built:
     depth, n_columns, weights = depth_of(runs), node.attr("columns"), node.attr("dtype")
     n_experts, n_panels, panel_nbytes = (int(size) for size in panels.shape)  # type: ignore[arg-type]
     choices = node.attr("choices")
-    lanes = lanes_of(target, float32)
+    lanes = lanes_of(target, FLOAT32)
     columns = PANEL // LANES if lanes == LANES and n_columns > LANES else 1
     fits = (target.n_vector_registers - OTHER_REGISTERS) // (2 * columns)
     tallest = max(1, min(fits, TALLEST))
@@ -171,11 +170,11 @@ def _of_blocks(draft: RowKernel, target: Target) -> Built:
     blocks = ceildiv(chosen.shape[0], BLOCK_ROWS) * n_chunks
     words = depth // 32 * RUN_WORDS
     one = ir.index(1)
-    store = ir.Store("out0", _CHOICE * n_columns + _COLUMN, ir.Name(SUM, float32))
+    store = ir.Store("out0", _CHOICE * n_columns + _COLUMN, ir.Name(SUM, FLOAT32))
     made = Product(
         a=Operand(draft.names[runs], runs.dtype, _CHOICE // choices * words, ir.index(0), one),
         b=Operand(draft.names[panels], panels.dtype, _EXPERT * (n_panels * panel_nbytes), one, one),
-        sum_dtype=float32,
+        sum_dtype=FLOAT32,
         row=_CHOICE.name,
         column=_COLUMN.name,
         batch=(),
@@ -229,15 +228,15 @@ def _of_floats(draft: RowKernel, target: Target) -> Built:
     n_experts, n_columns, depth = (int(size) for size in w.shape)  # type: ignore[arg-type]
     n_parts = -(-n_columns // FLOAT_COLUMNS)
     choice, column, k = _ROW // n_parts, ir.Name("column"), ir.Name("k")
-    is_there, total = ir.Name("is_there", ir.BOOL), ir.Name("total", float32)
+    is_there, total = ir.Name("is_there", ir.BOOL), ir.Name("total", FLOAT32)
     row = choice if x.ndim == chosen.ndim + 1 else choice // index_expr(chosen.shape[1])
     line = (ir.Name("expert") * n_columns + column) * depth
     weight: ir.Expr = draft.load(w, line + k)
-    if w.dtype != float32:
-        weight = ir.Cast(weight, float32)
+    if w.dtype != FLOAT32:
+        weight = ir.Cast(weight, FLOAT32)
     term = ir.Binary("mul", draft.load(x, row * depth + k), weight)
     sums: ir.Block = (
-        ir.Accumulator("total", ir.Const(0.0, float32)),
+        ir.Accumulator("total", ir.Const(0.0, FLOAT32)),
         ir.For(
             "k",
             ir.index(0),

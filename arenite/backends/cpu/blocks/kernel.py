@@ -1,7 +1,7 @@
 """Quantised runs times panels of block-quantised weights: register tiles and driver.
 
 A tile is some rows by some vectors of columns. For each block of 32, whole numbers are summed in
-int32, then scaled and added to sums in float32:
+int32, then scaled and added to sums in FLOAT32:
 
     sum += float(whole numbers) * (scale of the weights * scale of the run)
     sum += least of the weights * (scale of the run * sum of the run)          where there is one
@@ -40,7 +40,7 @@ from arenite.backends.cpu.ops.blocks import (
     SUM_WORD,
 )
 from arenite.backends.cpu.target import Target
-from arenite.dtype import DType, float32
+from arenite.dtype import FLOAT32, DType
 
 WORD_NBYTES = 4
 #: Rows of a tile from which on there is time to bring the next panel to the second cache.
@@ -245,7 +245,7 @@ class BlocksTile:
             b.offset(shared_at, place.floats + form.float_nbytes * (k * form.floats + own))
             for k in range(1 + form.has_least)
         ]
-        scales = [load_wide(b, at, form.scale, float32, lanes, None) for at in floats]
+        scales = [load_wide(b, at, form.scale, FLOAT32, lanes, None) for at in floats]
         if form.codes != "none":
             codes = self._codes(b.offset(codes_at, place.codes), part)
             scales = [scale * code for scale, code in zip(scales, codes, strict=True)]

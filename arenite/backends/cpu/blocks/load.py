@@ -26,11 +26,10 @@ from arenite.codegen.block_elements import BlockReader, above, as_float, bits, n
 from arenite.codegen.kernels.blocks import AT, taken_rows
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.special import _ROW, RowKernel
-from arenite.dtype import BY_NAME, DType, float32, uint8
+from arenite.dtype import BY_NAME, FLOAT32, UINT8, DType
 from arenite.dtype.block_types import Scale
 from arenite.dtype.blocks import block_type
-from arenite.ir.dim import bounds, product
-from arenite.ir.node import Node
+from arenite.ir import Node, bounds, product
 from arenite.schedule.kernel import Kernel
 
 #: A block, of all columns.
@@ -111,7 +110,7 @@ def _panels(
         first = panel + (_block_offset(form, part) + form.codes_nbytes)
         for k, value in enumerate(_vectors(reader, form, part, step)):
             where = first + half * form.numbers_nbytes + k * LINE_NBYTES + in_half * STEP + step
-            stores.append(ir.Store("out0", where, ir.Cast(value, uint8)))
+            stores.append(ir.Store("out0", where, ir.Cast(value, UINT8)))
     numbers = ir.For("step", ir.index(0), ir.index(STEP), tuple(stores), vector=True)
     scales = (*_floats(reader, form, panel, column), *_codes(reader, form, panel, column))
     own = ir.Let(_BLOCK.name, first_block + block)
@@ -164,14 +163,14 @@ def _floats(reader: BlockReader, form: Form, at: ir.Expr, column: ir.Expr) -> li
         for k, scale in enumerate(reader.block.scales):
             value = reader.float_of(scale, element)
             if form.factor != 1 or value.dtype != form.scale:
-                wide = ir.Binary("mul", as_float(value), ir.Const(form.factor, float32))
-                value = wide if form.scale == float32 else ir.Cast(wide, form.scale)
+                wide = ir.Binary("mul", as_float(value), ir.Const(form.factor, FLOAT32))
+                value = wide if form.scale == FLOAT32 else ir.Cast(wide, form.scale)
             raw = ir.Bitcast(value, whole)
             first = shared * form.shared_nbytes + (k * form.floats + part) * form.float_nbytes
             for byte in range(nbytes):
                 moved = ir.Binary("shift_right", raw, ir.Const(8 * byte, whole))
                 where = at + (first + byte) + column * nbytes
-                stores.append(ir.Store("out0", where, ir.Cast(moved, uint8)))
+                stores.append(ir.Store("out0", where, ir.Cast(moved, UINT8)))
     return stores
 
 
@@ -190,7 +189,7 @@ def _codes(reader: BlockReader, form: Form, at: ir.Expr, column: ir.Expr) -> lis
         first = _block_offset(form, block) + part * form.code_nbytes
         for k, code in enumerate(codes):
             where = at + (first + k * PANEL) + column
-            stores.append(ir.Store("out0", where, ir.Cast(code, uint8)))
+            stores.append(ir.Store("out0", where, ir.Cast(code, UINT8)))
     return stores
 
 

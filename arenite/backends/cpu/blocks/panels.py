@@ -6,16 +6,8 @@ from dataclasses import dataclass
 
 from arenite.backends.cpu.ops.block_forms import LANES, LINE_NBYTES, PANEL, STEP, Form
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.block_elements import (
-    INT32,
-    above,
-    as_float,
-    bits,
-    float_at,
-    looked_up,
-    number,
-)
-from arenite.dtype import uint8
+from arenite.codegen.block_elements import above, as_float, bits, float_at, looked_up, number
+from arenite.dtype import INT32, UINT8
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,4 +92,4 @@ class PanelReader:
         return ir.Binary("add", value, least[0]) if least else value
 
     def _byte(self, at: ir.Expr) -> ir.Expr:
-        return ir.Cast(ir.Load(self.array, at, uint8), INT32)
+        return ir.Cast(ir.Load(self.array, at, UINT8), INT32)

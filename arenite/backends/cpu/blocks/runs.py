@@ -1,4 +1,4 @@
-"""RunsKernel: float32 becomes runs of 32 bytes with their scales, as `ir.ops.blocks` says.
+"""RunsKernel: FLOAT32 becomes runs of 32 bytes with their scales, as `ir.ops.blocks` says.
 
 As a LoopKernel its body makes run by run: that is its meaning, for people and for checks. What is
 compiled keeps runs in registers from their maxima to their sums, four side by side. Magnitudes are
@@ -30,11 +30,11 @@ from arenite.backends.cpu.ops.blocks import (
     SUM_WORD,
 )
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.block_elements import INT32, number
+from arenite.codegen.block_elements import number
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.special import _ROW, RowKernel
 from arenite.codegen.kernels.values import index_expr
-from arenite.dtype import DType, float32
+from arenite.dtype import FLOAT32, INT32, DType
 from arenite.ir.dim import bounds, product
 from arenite.ir.ops.blocks import LEAST_NORMAL
 
@@ -77,7 +77,7 @@ class RunsDriver:
     def _some(self, first: Vec, count: int) -> None:
         """Some runs from `first` on, at most four; of fewer the last stands for those missing."""
         b = self.builder
-        lanes = lanes_of(b.target, float32)
+        lanes = lanes_of(b.target, FLOAT32)
         t = VType("f", 32, lanes)
         [source] = (array.name for array in self.kernel.arrays if array.role == "in")
         x_at = moved(b, self.lowering.pointers[source], first * (BLOCK * 4))
@@ -98,7 +98,7 @@ class RunsDriver:
         made = []
         for k, run in enumerate(runs):
             spread, kept = (b.shuffle(x, None, [k] * lanes) for x in (inverse, is_finite))
-            made.append([unary("round", x * spread, float32).to_int() & kept for x in run])
+            made.append([unary("round", x * spread, FLOAT32).to_int() & kept for x in run])
         for k, numbers in enumerate(made[:count]):
             for part, value in enumerate(numbers):
                 narrow = value.convert("trunc", VType("i", 8, lanes))
@@ -131,12 +131,12 @@ def quantise(draft: RowKernel) -> Built:
     [x] = draft.node.inputs
     n_runs = product(x.shape[:-1]) * (bounds(x.shape[-1])[1] // BLOCK)
     lane = ir.Name("lane")
-    scale, inverse = ir.Name("scale", float32), ir.Name("inverse", float32)
-    most, total, half = (ir.Name("most", float32), ir.Name("total", INT32), ir.Name("half", INT32))
+    scale, inverse = ir.Name("scale", FLOAT32), ir.Name("inverse", FLOAT32)
+    most, total, half = (ir.Name("most", FLOAT32), ir.Name("total", INT32), ir.Name("half", INT32))
     word, four = ir.Name("word"), ir.Name("four", INT32)
     first = _ROW * RUN_WORDS
 
-    def constant(value: float, dtype: DType = float32) -> ir.Expr:
+    def constant(value: float, dtype: DType = FLOAT32) -> ir.Expr:
         return ir.Const(value, dtype)
 
     largest = ir.Unary("abs", draft.load(x, _ROW * BLOCK + lane))
@@ -165,9 +165,9 @@ def quantise(draft: RowKernel) -> Built:
         ir.Let(
             "scale",
             ir.Select(
-                ir.Binary("lt", ir.Name("raw", float32), constant(LEAST_NORMAL)),
+                ir.Binary("lt", ir.Name("raw", FLOAT32), constant(LEAST_NORMAL)),
                 constant(0.0),
-                ir.Name("raw", float32),
+                ir.Name("raw", FLOAT32),
             ),
         ),
         ir.Let(
@@ -193,7 +193,7 @@ def quantise(draft: RowKernel) -> Built:
         ir.Store(
             "out0",
             first + SCALED_SUM_WORD,
-            ir.Bitcast(ir.Binary("mul", scale, ir.Cast(total, float32)), INT32),
+            ir.Bitcast(ir.Binary("mul", scale, ir.Cast(total, FLOAT32)), INT32),
         ),
         ir.Store("out0", first + SUM_WORD, ir.Unary("neg", total)),
         ir.Store("out0", first + HALF_SUM_WORD, ir.Unary("neg", half)),

@@ -18,13 +18,13 @@ from arenite.backends.cpu.conv.copy import Copy, Room
 from arenite.backends.cpu.conv.cut import ConvCut, ConvSizes
 from arenite.backends.cpu.conv.kernel import Late, Taps
 from arenite.backends.cpu.conv.sides import Side
-from arenite.backends.cpu.ops.byte_products import INT8, TURN, WORD
+from arenite.backends.cpu.ops.byte_products import TURN, WORD
 from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
-from arenite.ir.dim import Dim, bounds
-from arenite.ir.node import Node
+from arenite.dtype import INT8
+from arenite.ir import Dim, Node, bounds
 from arenite.schedule.kernel import Kernel
 
 #: Operations up to which an epilogue is done on the sums in registers, where a sum has so few

@@ -37,8 +37,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
 from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import DType, Kind
-from arenite.ir.dim import Dim, bounds, ceildiv, maximum, minimum, product
-from arenite.ir.node import Node
+from arenite.ir import Dim, Node, bounds, ceildiv, maximum, minimum, product
 from arenite.schedule.kernel import Kernel
 
 #: Elements so far apart fall into one set of the cache, which holds a few more than this many.

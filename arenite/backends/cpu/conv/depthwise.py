@@ -30,10 +30,9 @@ from arenite.backends.cpu.gemm.tile import KLoop, load_wide, moved, summed
 from arenite.backends.cpu.lowering.numeric import fma
 from arenite.backends.cpu.lowering.partials import Phase
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec
-from arenite.backends.cpu.ops.byte_products import INT8
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.printer import expression_text, loop_text
-from arenite.ir.ops.define import INT32
+from arenite.dtype import INT8, INT32
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import index_expr
 from arenite.dtype import Kind
-from arenite.ir.dim import bounds
-from arenite.ir.node import Node
+from arenite.ir import Node, bounds
 from arenite.ir.ops.define import INTEGER
 from arenite.schedule.kernel import Kernel
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from arenite.backends.cpu.bytes.conv_tile import BytesTile
+from arenite.backends.cpu.bytes.tile import BytesTile
 from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE, Conv, Late
 from arenite.backends.cpu.conv.strips import Strip
 from arenite.backends.cpu.conv.tile import ConvTile

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from arenite.backends.cpu.conv.strips import Line
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.values import index_expr
-from arenite.ir.dim import Dim, Var, known_le
-from arenite.ir.node import Node
+from arenite.ir import Dim, Node, Var, known_le
 
 ZERO = ir.index(0)
 

@@ -23,7 +23,7 @@ from arenite.backends.cpu.driver import limits_ir
 from arenite.backends.cpu.identity import compiler_identity, host_identity, sources
 from arenite.backends.cpu.target import Target
 from arenite.device import Buffer
-from arenite.dtype import uint8
+from arenite.dtype import UINT8
 from arenite.program import cache
 from arenite.program.limits import Cache, Limits
 from arenite.program.model_file import code_sections, parse_code
@@ -59,7 +59,7 @@ class _Loops:
     def __init__(self, target: Target, loops: Mapping[str, Callable[..., None]]) -> None:
         self._target, self._loops = target, loops
         self._nbytes = max(LEAST_READ_NBYTES, min(MOST_READ_NBYTES, 2 * target.l3_nbytes))
-        self._memory = Buffer.allocate(device.get("cpu"), uint8, (self._nbytes,))
+        self._memory = Buffer.allocate(device.get("cpu"), UINT8, (self._nbytes,))
         self._memory.as_array_mut()[...] = PLAIN_BYTE  # so that there are pages
 
     def one(self) -> Limits:

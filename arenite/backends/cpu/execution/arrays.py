@@ -12,18 +12,12 @@ import ctypes
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from arenite.device import Buffer
 from arenite.device.cpu import CpuAllocator
-from arenite.dtype import DType, uint8
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-Array: TypeAlias = "NDArray[Any]"
+from arenite.dtype import UINT8, Array, DType
 
 #: Results from this size on are kept and handed out again: their pages are there already.
 KEPT_FROM_NBYTES = 64 * 1024
@@ -65,7 +59,7 @@ class Results:
     def __init__(self, dtype: DType) -> None:
         #: Elements narrower than a byte are handed out as the bytes they are packed in.
         self._element = dtype if dtype.bits < 8 else None
-        self._dtype = uint8 if dtype.bits < 8 else dtype
+        self._dtype = UINT8 if dtype.bits < 8 else dtype
         self.numpy_dtype = self._dtype.to_numpy()
         self._shape: tuple[int, ...] | None = None
         self._is_kept = False

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from arenite.backends.cpu.driver.native import BoundTable, Outcome
 from arenite.backends.cpu.execution.hosts import HostCalls
+from arenite.dtype import Array
 from arenite.errors import UndeclaredAccess
 from arenite.ir.dim import bounds, evaluate, variables
 from arenite.ir.element import unpacked
@@ -34,8 +35,6 @@ from arenite.program.places import Places
 from arenite.program.skeleton import FIRST_IO
 from arenite.program.table import ENTRY, NONE, LaunchTable, Op, aligned_empty
 from arenite.program.value_spec import ValueSpec
-
-Array = NDArray[Any]
 
 GUARD_NBYTES = 256
 #: What undeclared bytes hold: NaN and -1, then numbers below 1 that no other would absorb.

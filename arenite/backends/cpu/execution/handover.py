@@ -10,23 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 from numpy.lib.array_utils import byte_bounds
 
 from arenite.backends.cpu.execution.arrays import address_of
 from arenite.backends.cpu.execution.binding import Binder, Binding
 from arenite.backends.cpu.execution.quick import Check, QuickCall, Wanted, can_be_quick
+from arenite.dtype import Array
 from arenite.ir.dim import evaluate, found_in
 from arenite.ir.element import packed, unpacked
 from arenite.ir.interface import GraphInterface
 from arenite.program.arguments import capacity_of, check_room, in_place, overlaps, write_to
 from arenite.program.skeleton import FIRST_IO
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-Array: TypeAlias = "NDArray[Any]"
 
 
 class Handover:

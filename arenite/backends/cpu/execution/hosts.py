@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.dtype import DType
+from arenite.dtype import Array, DType
 from arenite.ir.dim import evaluate
 from arenite.ir.interface import GraphInterface
 from arenite.program.compiled import Compiled, functions_of
-
-Array = NDArray[Any]
 
 
 class HostCalls:

@@ -22,12 +22,12 @@ from arenite.backends.cpu.driver.layout import Quick as Layout
 from arenite.backends.cpu.driver.native import BoundTable, runtime, team
 from arenite.backends.cpu.driver.team import Team
 from arenite.backends.cpu.execution.arrays import Results
+from arenite.dtype import Array
 from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Array: TypeAlias = "NDArray[Any]"
 
 _METH_FASTCALL = 0x80
 

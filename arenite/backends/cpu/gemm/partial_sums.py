@@ -17,7 +17,7 @@ from math import gcd, prod
 
 from arenite.backends.cpu.gemm.tile import Inside, KLoop, Step, moved, pointer_phi, summed
 from arenite.backends.cpu.lowering.vector import I64, Builder, Vec
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import FLOAT32, DType
 
 #: Steps of K in a block at the most and, if K can be cut evenly, at the least; steps up to which
 #: one block is enough.
@@ -46,7 +46,7 @@ class Blocks:
 def blocks_of(total: DType, counts: Sequence[int | None]) -> Blocks | None:
     """How K loops that run so often, or unknown times, are cut; None where one chain will do."""
     known = [count or 1 for count in counts]
-    if total != BY_NAME["float32"] or (None not in counts and prod(known) <= ONE_BLOCK):
+    if total != FLOAT32 or (None not in counts and prod(known) <= ONE_BLOCK):
         return None
     length = block_length(None if None in counts else prod(known))
     loop = next(k for k in range(len(counts)) if prod(known[k + 1 :]) <= length)

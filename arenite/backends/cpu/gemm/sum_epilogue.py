@@ -16,9 +16,8 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.values import Scope
 from arenite.dtype import DType
-from arenite.ir.node import Node
+from arenite.ir import OPS, Node
 from arenite.ir.ops.access import is_elementwise
-from arenite.ir.ops.define import OPS
 
 #: What numbers are made with.
 _OPS = ("add", "sub", "mul")

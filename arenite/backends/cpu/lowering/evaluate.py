@@ -19,7 +19,7 @@ from arenite.backends.cpu.lowering.scope import SCALAR, Info, Scope
 from arenite.backends.cpu.lowering.vector import Builder, Vec, VType
 from arenite.codegen import affine
 from arenite.codegen import loop_ir as ir
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import FLOAT32, DType, Kind
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class Evaluator:
 
     def constant(self, value: bool | int | float, dtype: DType) -> Vec:
         if dtype.kind is Kind.FLOAT and dtype.bits < 32:
-            float32 = BY_NAME["float32"]
+            float32 = FLOAT32
             single = self.builder.constant(value, register_type(float32, 1))
             return arithmetic.cast(single, float32, dtype)
         return self.builder.constant(value, register_type(dtype, 1))

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import DType, float32
-from arenite.ir.dim import ceildiv
+from arenite.dtype import FLOAT32, Array, DType
+from arenite.ir import Node, ceildiv
 from arenite.ir.element import rounded
-from arenite.ir.node import Node
 from arenite.ir.ops.attention import (
     ATTRS,
     attention_work,
@@ -19,13 +18,13 @@ from arenite.ir.ops.attention import (
     viewed_operand,
     weights_of,
 )
-from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, at_least, define
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, at_least, define
 
 
 def _infer_parts(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     (*front, width), dtype = infer_attention(inputs, attrs)
     chunks = ceildiv(inputs[1].shape[-2], attrs["chunk"])
-    return (*front, chunks, width + 2), float32 if dtype.bits < 32 else dtype
+    return (*front, chunks, width + 2), FLOAT32 if dtype.bits < 32 else dtype
 
 
 def _parts_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:

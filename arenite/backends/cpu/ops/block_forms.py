@@ -19,17 +19,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import BY_NAME, Array, DType
 from arenite.dtype.block_types import BlockType, Number
 from arenite.dtype.blocks import block_type, code_values, floats_of, unsigned
 from arenite.errors import TypeMismatch
-
-Array = NDArray[Any]
 
 #: Elements of activations with one scale, columns of a panel, and of a vector.
 BLOCK = 32

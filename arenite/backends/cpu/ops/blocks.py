@@ -2,9 +2,9 @@
 
 quantise_blocks(x[..., K])                   int32[..., K / 32 * 12]: for each run its numbers,
                                              four in a word, the scale, scale * sum of numbers,
-                                             both float32, minus the sum of the numbers, and
+                                             both FLOAT32, minus the sum of the numbers, and
                                              minus that of the first 16
-pack_blocks(w[N, K])                         uint8[panels, bytes]: as `block_forms` says; of
+pack_blocks(w[N, K])                         UINT8[panels, bytes]: as `block_forms` says; of
                                              several matrices, w[E, N, K], each by itself
 pack_joined(fields; dtype)                   pack_blocks of what join_blocks makes of them, without
                                              it: blocks as in a file are never made
@@ -17,7 +17,7 @@ matmul_packed_experts(runs, panels, order, chosen; dtype, columns, choices)
                                              matmul_experts: chosen[M * R] in one row, and their
                                              places ordered by what they choose; rows that choose
                                              the same are multiplied together. Each row of runs
-                                             has so many `choices`; float32[M * R, N]
+                                             has so many `choices`; FLOAT32[M * R, N]
 """
 
 from __future__ import annotations
@@ -25,30 +25,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.backends.cpu.ops.block_forms import (
-    BLOCK,
-    PANEL,
-    form_of,
-    packed_panels,
-    panel_weights,
-)
-from arenite.dtype import DType, float32, uint8
+from arenite.backends.cpu.ops.block_forms import BLOCK, PANEL, form_of, packed_panels, panel_weights
+from arenite.dtype import FLOAT32, INT32, INT64, UINT8, Array, DType
 from arenite.errors import ShapeMismatch
-from arenite.ir.dim import product
-from arenite.ir.node import Node
+from arenite.ir import Node, product
 from arenite.ir.ops.access import Index, Reduction, Source, summed
 from arenite.ir.ops.blocks import join_blocks, joined, need_weights, quantised_runs
-from arenite.ir.ops.define import (
-    INT32,
-    INT64,
-    Array,
-    Attrs,
-    Inferred,
-    Sizes,
-    define,
-    need_dtype,
-    need_index_dtype,
-)
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, define, need_dtype, need_index_dtype
 from arenite.ir.ops.experts import chosen_products
 from arenite.ir.ops.indexing import check_range
 
@@ -83,7 +66,7 @@ def numbers_meant(words: Array) -> NDArray[np.float64]:
 
 def _infer_quantise(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     [x] = inputs
-    need_dtype("quantise_blocks", "x", x, float32)
+    need_dtype("quantise_blocks", "x", x, FLOAT32)
     if x.ndim < 1 or not isinstance(x.shape[-1], int) or x.shape[-1] % BLOCK != 0:
         raise ShapeMismatch(
             f"quantise_blocks takes rows of whole runs of {BLOCK}, not {x.type_text}"
@@ -107,7 +90,7 @@ def _infer_pack(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     *experts, columns, depth = w.shape
     assert isinstance(columns, int)
     assert isinstance(depth, int)
-    return (*experts, -(-columns // PANEL), form_of(w.dtype).panel_nbytes(depth)), uint8
+    return (*experts, -(-columns // PANEL), form_of(w.dtype).panel_nbytes(depth)), UINT8
 
 
 def _pack_reference(arrays: list[Array], attrs: Attrs, shape: Sizes, dtype: DType) -> Array:
@@ -149,7 +132,7 @@ define(
 def _infer_packed(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     x, panels = inputs
     need_dtype("matmul_packed", "x", x, INT32)
-    need_dtype("matmul_packed", "panels", panels, uint8)
+    need_dtype("matmul_packed", "panels", panels, UINT8)
     columns, depth = attrs["columns"], depth_of(x)
     wanted = (-(-columns // PANEL), form_of(attrs["dtype"]).panel_nbytes(depth))
     if x.ndim < 2 or columns < 1 or depth < 1 or panels.shape != wanted:
@@ -157,7 +140,7 @@ def _infer_packed(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
             f"matmul_packed: {x.type_text} by panels {panels.shape}: {columns} columns "
             f"of {attrs['dtype']} have panels {wanted}"
         )
-    return (*x.shape[:-1], columns), float32
+    return (*x.shape[:-1], columns), FLOAT32
 
 
 def depth_of(quantised: Node) -> int:
@@ -202,7 +185,7 @@ define(
 
 def _infer_rows_of_panels(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     panels, indices = inputs
-    need_dtype("rows_of_panels", "panels", panels, uint8)
+    need_dtype("rows_of_panels", "panels", panels, UINT8)
     need_index_dtype("rows_of_panels", "indices", indices)
     columns, depth, form = attrs["columns"], attrs["depth"], form_of(attrs["dtype"])
     wanted = (-(-columns // PANEL), form.panel_nbytes(depth))
@@ -212,7 +195,7 @@ def _infer_rows_of_panels(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
             f"rows_of_panels: {columns} rows of {depth} {attrs['dtype']} are not panels "
             f"{panels.shape}"
         )
-    return (*indices.shape, depth), float32
+    return (*indices.shape, depth), FLOAT32
 
 
 def _rows_of_panels_reference(
@@ -238,7 +221,7 @@ def _infer_packed_experts(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
     runs, panels, order, chosen = inputs
     for name, node, dtype in (
         ("runs", runs, INT32),
-        ("panels", panels, uint8),
+        ("panels", panels, UINT8),
         ("order", order, INT64),
         ("chosen", chosen, INT64),
     ):
@@ -256,7 +239,7 @@ def _infer_packed_experts(inputs: tuple[Node, ...], attrs: Attrs) -> Inferred:
             f"matmul_packed_experts: {chosen.shape} choices for rows {runs.shape[:-1]} of "
             f"{attrs['choices']} each"
         )
-    return (*chosen.shape, columns), float32
+    return (*chosen.shape, columns), FLOAT32
 
 
 def _packed_experts_reference(

@@ -19,25 +19,12 @@ import numpy as np
 
 from arenite.backends.cpu.ops.channels_last import PANEL, packed_operand
 from arenite.backends.cpu.ops.panels import product_shape
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import INT8, INT32, UINT8, Array, DType
 from arenite.errors import InvalidArgument, ShapeMismatch, TypeMismatch
-from arenite.ir.node import Node
+from arenite.ir import OPS, Node, full, make
 from arenite.ir.ops.access import Index, Reduction, Source, summed
-from arenite.ir.ops.convolution import LAST_ATTRS, image_source, last_reference, last_sizes
-from arenite.ir.ops.define import (
-    INT32,
-    OPS,
-    Array,
-    Attrs,
-    Inferred,
-    Sizes,
-    define,
-    make,
-    need_dtype,
-)
-from arenite.ir.ops.sources import full
-
-INT8, UINT8 = BY_NAME["int8"], BY_NAME["uint8"]
+from arenite.ir.ops.contraction import LAST_ATTRS, image_source, last_reference, last_sizes
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, define, need_dtype
 
 #: Bytes of K in one word of a panel.
 WORD = 4

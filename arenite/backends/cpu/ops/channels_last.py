@@ -15,13 +15,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import DType
+from arenite.dtype import Array, DType
 from arenite.errors import ShapeMismatch
 from arenite.ir.node import Node
 from arenite.ir.ops.access import Index, Reduction, Source, summed
-from arenite.ir.ops.contraction import product_dtype
-from arenite.ir.ops.convolution import LAST_ATTRS, image_source, last_reference, last_sizes
-from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define
+from arenite.ir.ops.contraction import (
+    LAST_ATTRS,
+    image_source,
+    last_reference,
+    last_sizes,
+    product_dtype,
+)
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, define
 
 #: Output channels of one panel of packed weights.
 PANEL = 16

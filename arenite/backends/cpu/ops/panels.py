@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from arenite.backends.cpu.ops.channels_last import PANEL, packed_operand
-from arenite.dtype import DType, Kind
+from arenite.dtype import Array, DType, Kind
 from arenite.errors import ShapeMismatch, TypeMismatch
 from arenite.ir.element import rounded
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.access import Index, Reduction, Source, is_readable_in_place, is_view, summed
 from arenite.ir.ops.contraction import accumulated, wider_product_dtype
-from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, define
 
 
 def product_shape(op: str, a: Node, panels: Node, columns: int, word: int = 0) -> Shape:

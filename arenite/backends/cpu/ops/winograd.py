@@ -15,14 +15,13 @@ from __future__ import annotations
 import numpy as np
 
 from arenite.backends.cpu.ops.channels_last import PANEL, runs_operand
-from arenite.dtype import DType, Kind
+from arenite.dtype import Array, DType, Kind
 from arenite.errors import ShapeMismatch
-from arenite.ir.dim import Dim, known_le
+from arenite.ir import Dim, Node, known_le
 from arenite.ir.element import rounded
-from arenite.ir.node import Node
 from arenite.ir.ops.access import Guard, Index, Reduction, Source, summed
 from arenite.ir.ops.contraction import accumulated, product_dtype
-from arenite.ir.ops.define import Array, Attrs, Inferred, Sizes, define, is_dim_pairs
+from arenite.ir.ops.define import Attrs, Inferred, Sizes, define, is_dim_pairs
 
 #: Outputs of a tile along a side, inputs of its patch, and products of a tile and channel.
 TILE, PATCH = 2, 4

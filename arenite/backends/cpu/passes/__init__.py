@@ -3,11 +3,11 @@
 from arenite.backends.cpu import ops  # noqa: F401  # what passes make nodes of
 from arenite.backends.cpu.passes.attention import attention, spelled_attentions
 from arenite.backends.cpu.passes.blocks import blocks, share_panels
+from arenite.backends.cpu.passes.byte_casts import stay_numbers
 from arenite.backends.cpu.passes.integers import integers
 from arenite.backends.cpu.passes.layout import layout
 from arenite.backends.cpu.passes.panels import all_panels, panels
 from arenite.backends.cpu.passes.pools import pools
-from arenite.backends.cpu.passes.rounded import stay_numbers
 from arenite.backends.cpu.passes.row_scales import row_scales
 from arenite.backends.cpu.passes.selection import selection
 from arenite.backends.cpu.passes.winograd import winograd

@@ -14,12 +14,9 @@ from __future__ import annotations
 
 import logging
 
-from arenite.ir.compose.basic import cast, div, expand_dims, mul, reshape, slice_axis, sub
-from arenite.ir.dim import bounds, maximum, product
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
+from arenite.ir import Graph, Node, bounds, make, maximum, product
+from arenite.ir.compose.basic import cast, expand_dims, reshape, slice_axis
 from arenite.ir.ops.attention import heads_a_group
-from arenite.ir.ops.define import make
 from arenite.passes.attention import LOWEST, gathered, unless, with_shared_heads, written_out
 from arenite.passes.recognise import recognise
 
@@ -115,7 +112,7 @@ def _joined(node: Node) -> Node:
         for at in (width - 2, width - 1)
     )
     top = unless(LOWEST, 0.0, make("max", highest, axes=(axis,)))
-    factor = make("exp2", sub(highest, expand_dims(top, axis)))
-    whole = unless(0.0, 1.0, make("sum", mul(total, factor), axes=(axis,)))
-    mixed = make("sum", mul(sums, expand_dims(factor, axis + 1)), axes=(axis,))
-    return cast(div(mixed, expand_dims(whole, axis)), node.dtype)
+    factor = make("exp2", highest - expand_dims(top, axis))
+    whole = unless(0.0, 1.0, make("sum", total * factor, axes=(axis,)))
+    mixed = make("sum", sums * expand_dims(factor, axis + 1), axes=(axis,))
+    return cast(mixed / expand_dims(whole, axis), node.dtype)

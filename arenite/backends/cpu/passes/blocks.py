@@ -7,7 +7,7 @@
 
     matmul(x, dequantise(w))        matmul_blocks of three parts of x that lose nothing when they
                                     are rounded to 8 bits: of x, of what is left, and of what is
-                                    left then. 24 bits are as many as float32 has
+                                    left then. 24 bits are as many as FLOAT32 has
 
     matmul(x, cast(w))              matmul(x, w), where w is a float of 16 bits
 
@@ -20,26 +20,11 @@ memory, and twice the time of one row.
 
 from __future__ import annotations
 
-from arenite.dtype import float32
-from arenite.ir.compose.basic import (
-    add,
-    binary,
-    concat,
-    div,
-    expand_dims,
-    mul,
-    reshape,
-    slice_axis,
-    sub,
-    unary,
-    where,
-)
+from arenite.dtype import FLOAT32
+from arenite.ir import Graph, Node, make, product
+from arenite.ir.compose.basic import concat, expand_dims, reshape, slice_axis, where
 from arenite.ir.compose.reductions import reduce
-from arenite.ir.dim import product
-from arenite.ir.graph import Graph
-from arenite.ir.node import Node
 from arenite.ir.ops.blocks import LEAST_NORMAL, RUN
-from arenite.ir.ops.define import make
 from arenite.passes.factors import narrow_factors
 from arenite.passes.known import is_known
 from arenite.passes.rewrite import apply
@@ -60,13 +45,13 @@ def blocks(node: Node) -> Node:
 
 
 def _weights(node: Node) -> Node | None:
-    """The weights in blocks of a product of float32, if they are known and their rows lie along
+    """The weights in blocks of a product of FLOAT32, if they are known and their rows lie along
     K."""
     x, w = node.inputs
     in_rows = node.attr("transpose_b")
     if w.op == "permute" and w.attr("axes") == (1, 0):
         [w], in_rows = w.inputs, not in_rows
-    if w.op != "dequantise" or not in_rows or x.dtype != float32 or node.attr("transpose_a"):
+    if w.op != "dequantise" or not in_rows or x.dtype != FLOAT32 or node.attr("transpose_a"):
         return None
     [blocks] = w.inputs
     parts = blocks.inputs if blocks.op == "join_blocks" else w.inputs
@@ -77,20 +62,20 @@ def _of_parts(node: Node, w: Node) -> Node:
     parts, left = [], node.inputs[0]
     for _ in range(PARTS - 1):
         parts.append(_rounded(left))
-        left = sub(left, parts[-1])
+        left = left - parts[-1]
     made = _packed(concat([expand_dims(part, 0) for part in (*parts, left)], 0), w)
     ends = [reshape(slice_axis(made, 0, k, k + 1), node.shape) for k in range(PARTS)]
-    return add(add(ends[2], ends[1]), ends[0])
+    return ends[2] + ends[1] + ends[0]
 
 
 def _rounded(x: Node) -> Node:
     """What a product takes x for."""
     *rows, depth = x.shape
     runs = reshape(x, (*rows, depth // RUN, RUN))
-    scale = mul(reduce("max", unary("abs", runs), (x.ndim,), keep=True), 1 / 127)
-    is_zero = binary("lt", scale, LEAST_NORMAL)
-    numbers = unary("round", div(runs, where(is_zero, 1.0, scale)))
-    return reshape(where(is_zero, 0.0, mul(numbers, scale)), x.shape)
+    scale = reduce("max", abs(runs), (x.ndim,), keep=True) * (1 / 127)
+    is_zero = scale < LEAST_NORMAL
+    numbers = make("round", runs / where(is_zero, 1.0, scale))
+    return reshape(where(is_zero, 0.0, numbers * scale), x.shape)
 
 
 def _packed(x: Node, w: Node) -> Node:

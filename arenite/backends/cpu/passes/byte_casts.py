@@ -8,27 +8,39 @@
 
 Both keep every result, also of what is not finite. Signed bytes are made of unsigned ones with a
 bit turned: products want those, and zero points tell the difference.
+
+Bytes that are only looked at as numbers again need not become bytes.
+
+    cast(cast(uint8 of r + great, int32) - z, float32)       (r + great) - great + (zero - z)
+
+`byte_casts` rounds by adding a great float: less this it is the number itself, exactly. That is how
+quantised networks add residuals: both are rounded to bytes, whose numbers are scaled and added.
+
+What somebody else reads as bytes stays bytes, which are the least to keep. So does the second of
+two that are added, which is read from memory when the first is finished.
+
+Signed bytes that nobody reads as the unsigned ones they are made of are made at once.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.backends.cpu.ops.byte_products import INT8, TURN, UINT8, turned
-from arenite.dtype import BY_NAME, DType, Kind
-from arenite.ir.compose.basic import add, binary, sub, where
-from arenite.ir.node import Node
-from arenite.ir.ops.define import INT32, INTEGER, REAL, make
+from arenite.backends.cpu.ops.byte_products import TURN, turned
+from arenite.dtype import FLOAT32, INT8, INT16, INT32, UINT8, DType, Kind
+from arenite.ir import Graph, Node, make
+from arenite.ir.compose.basic import binary, where
+from arenite.ir.ops.define import INTEGER, REAL
+from arenite.passes.rewrite import remade
 
 BYTES = (INT8, UINT8)
 #: Wider integers whose products of bytes are exact in int32, as far as they go.
-SUMS = (BY_NAME["int16"], INT32)
-FLOAT32 = BY_NAME["float32"]
+SUMS = (INT16, INT32)
 
 #: A float32 whose last place is 1, with room for the same below and above it. The last byte of its
 #: bits is zero.
@@ -98,18 +110,18 @@ def _nearest(x: Node, zero: int, node: Node) -> Node:
     is_signed = node.dtype == INT8
     low, high = (bound - zero for bound in byte_bounds(node.dtype))
     if is_finite(x):
-        bits = make("bitcast", add(x, GREAT), dtype=INT32)
+        bits = make("bitcast", x + GREAT, dtype=INT32)
         for op, bound in (("maximum", low), ("minimum", high)):
             bits = binary(op, bits, GREAT_BITS + bound)
     else:
-        inside = where(binary("gt", x, low), x, low)  # NaN becomes the lower bound
-        inside = where(binary("lt", inside, high), inside, high)
+        inside = where(x > low, x, low)  # NaN becomes the lower bound
+        inside = where(inside < high, inside, high)
         if is_signed:
             inside = where(make("isnan", x), -zero, inside)
-        bits = make("bitcast", add(inside, GREAT), dtype=INT32)
+        bits = make("bitcast", inside + GREAT, dtype=INT32)
     zero += TURN if is_signed else 0
     if zero:
-        bits = add(bits, zero)
+        bits = bits + zero
     made = make("cast", bits, dtype=UINT8)
     return make("bitcast", turned(made), dtype=INT8) if is_signed else made
 
@@ -157,13 +169,13 @@ def without_turn(node: Node) -> Node:
         bits = unturned(operands[0])
         if bits is None:
             return node
-        return sub(make("cast", bits, dtype=node.dtype), TURN)
+        return make("cast", bits, dtype=node.dtype) - TURN
     if node.op == "sub" and operands[0].op == "sub" and node.dtype == INT32:
         wide, first = operands[0].inputs
         numbers = [_one_number(one) for one in (first, operands[1])]
         if wide.op == "cast" and wide.inputs[0].dtype == UINT8 and None not in numbers:
             zero = sum(int(number) for number in numbers if number is not None)
-            return sub(wide, zero)
+            return wide - zero
     return node
 
 
@@ -235,3 +247,83 @@ def numbers_of(node: Node) -> NDArray[Any] | None:
 def _keeps_numbers(node: Node) -> bool:
     """Whether what a cast gives is what it takes: bytes become wider."""
     return node.op != "cast" or (node.inputs[0].dtype in BYTES and node.dtype in SUMS)
+
+
+def stay_numbers(graph: Graph) -> Graph:
+    """The graph without bytes that only one cast back to numbers looks at."""
+    if not any(node.dtype in BYTES for node in graph.nodes):
+        return graph
+    users, outputs = graph.users(), set(graph.results)
+
+    def is_between(node: Node) -> bool:
+        return len(users[node]) == 1 and node not in outputs
+
+    each = {node: _rounded(node, is_between) for node in graph.nodes}
+    found = {node: rounded for node, rounded in each.items() if rounded is not None}
+    taken = set(_first_operands(found, users))
+
+    def remake(node: Node, rebuilt: Node, new: Mapping[Node, Node]) -> Node:
+        if node in taken:
+            raised, more = found[node]
+            great = new[raised]
+            if great.dtype == INT32:
+                great = make("bitcast", great, dtype=FLOAT32)
+            number = great - GREAT
+            return number + float(more) if more else number
+        bits = unturned(node)
+        if bits is not None and bits.op == "cast" and is_between(bits):
+            [whole] = bits.inputs
+            return _signed(new[whole]) if whole.dtype == INT32 else rebuilt
+        return rebuilt
+
+    return remade(graph, remake)
+
+
+def _signed(whole: Node) -> Node:
+    """The last bytes of integers with a bit turned, as signed ones: 128 less, or more."""
+    more = -TURN
+    if whole.op == "add" and whole.inputs[1].op == "full":
+        whole, shift = whole.inputs
+        more += int(shift.attr("value"))
+    return make("cast", whole + more if more else whole, dtype=INT8)
+
+
+def _first_operands(
+    nodes: Iterable[Node], users: Mapping[Node, tuple[Node, ...]]
+) -> Iterator[Node]:
+    """Of nodes that meet others of them behind scales, those that come first there."""
+    met: dict[Node, dict[Node, Node]] = {}
+    for node in nodes:
+        last = node
+        while len(users[last]) == 1 and users[last][0].op in ("mul", "div"):
+            [last] = users[last]
+        if len(users[last]) != 1:
+            yield node
+            continue
+        met.setdefault(users[last][0], {})[last] = node
+    for user, operands in met.items():
+        yield next(operands[value] for value in user.inputs if value in operands)
+
+
+def _rounded(node: Node, is_between: Callable[[Node], bool]) -> tuple[Node, int] | None:
+    """For bytes as floats: what is rounded by its last place, or its bits, and what is added to
+    the number."""
+    if node.op != "cast" or node.dtype != FLOAT32:
+        return None
+    [number] = node.inputs
+    passed, taken = [number], 0
+    if number.op == "sub":
+        number, zero = number.inputs
+        found = numbers_of(zero)
+        if found is None or not found.size or found.min() != found.max():
+            return None
+        passed.append(number)
+        taken = int(found.min())
+    if number.op != "cast" or number.dtype != INT32 or number.inputs[0].dtype not in BYTES:
+        return None
+    [byte] = number.inputs
+    made = rounded(byte)
+    if made is None or not all(map(is_between, [*passed, byte])):
+        return None
+    raised, point = made
+    return raised, point - taken

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from arenite.backends.cpu.ops.byte_products import INT8, TURN, UINT8, WORD, turned, unsigned
+from arenite.backends.cpu.ops.byte_products import TURN, WORD, turned, unsigned
 from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.passes.byte_casts import (
     BYTES,
@@ -28,11 +28,9 @@ from arenite.backends.cpu.passes.byte_casts import (
     unturned,
     without_turn,
 )
-from arenite.ir.compose.basic import add, broadcast_to, cast, mul, pad, reshape, sub
-from arenite.ir.dim import Dim, bounds, product
-from arenite.ir.node import Node
-from arenite.ir.ops.define import INT32, make
-from arenite.ir.ops.sources import constant, full
+from arenite.dtype import INT8, INT32, UINT8
+from arenite.ir import Dim, Node, bounds, constant, full, make, product
+from arenite.ir.compose.basic import broadcast_to, cast, pad, reshape
 from arenite.passes.channels_last import permuted, unpermuted
 from arenite.passes.known import is_known
 
@@ -180,7 +178,7 @@ def _seen_shift(node: Node, zero: Zero, w: Node, shape: tuple[Dim, ...]) -> Node
     """What a zero point adds where there are zeros around the image: places at its edges see less
     of it."""
     if isinstance(zero, int):
-        return broadcast_to(_seen_sums(node, mul(w, zero)), shape)
+        return broadcast_to(_seen_sums(node, w * zero), shape)
     return _outer(zero, _seen_sums(node, w), shape)
 
 
@@ -268,29 +266,25 @@ def _unsigned(node: Node, zero: Zero) -> tuple[Node, Zero]:
     if node.dtype == UINT8:
         return node, zero
     bits = unturned(node)
-    return node if bits is None else bits, _more(zero, TURN)
+    return node if bits is None else bits, zero + TURN
 
 
 def _signed(node: Node, zero: Zero) -> tuple[Node, Zero]:
     if node.dtype == INT8:
         return node, zero
-    return make("bitcast", turned(node), dtype=INT8), _more(zero, -TURN)
-
-
-def _more(zero: Zero, number: int) -> Zero:
-    return zero + number if isinstance(zero, int) else add(zero, number)
+    return make("bitcast", turned(node), dtype=INT8), zero - TURN
 
 
 def _less(w: Node, zero: Zero) -> Node:
     """Weights, widened, less their zero point."""
     wide = make("cast", w, dtype=INT32)
-    return wide if zero == 0 else sub(wide, zero)
+    return wide if zero == 0 else wide - zero
 
 
 def _zero_sums(zero: Zero, w: Node, axes: Sequence[int], shape: tuple[Dim, ...]) -> Node:
     """What the zero point of the rows adds to each sum: itself times the sum of a column."""
     if isinstance(zero, int):
-        return broadcast_to(make("sum", mul(w, zero), axes=tuple(axes)), shape)
+        return broadcast_to(make("sum", w * zero, axes=tuple(axes)), shape)
     return _outer(zero, make("sum", w, axes=tuple(axes)), shape)
 
 

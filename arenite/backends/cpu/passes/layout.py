@@ -11,10 +11,8 @@ from collections.abc import Sequence
 
 from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.dtype import Kind
+from arenite.ir import Dim, Node, bounds, known_le, make
 from arenite.ir.compose.basic import pad, reshape
-from arenite.ir.dim import Dim, bounds, known_le
-from arenite.ir.node import Node
-from arenite.ir.ops.define import make
 from arenite.passes.channels_last import channels_last, permuted
 
 

@@ -13,13 +13,10 @@ in all iterations, and are taken out of it like all such values.
 from __future__ import annotations
 
 from arenite.backends.cpu.ops.channels_last import PANEL
-from arenite.dtype import DType, Kind, float32
+from arenite.dtype import FLOAT32, DType, Kind
+from arenite.ir import OPS, Node, Region, bounds, make, product, topological
 from arenite.ir.compose.basic import cast, pad, reshape
-from arenite.ir.dim import bounds, product
-from arenite.ir.graph import topological
-from arenite.ir.node import Node
-from arenite.ir.ops.control import Region, loop_parts
-from arenite.ir.ops.define import OPS, make
+from arenite.ir.ops.control import loop_parts
 from arenite.passes.channels_last import permuted
 from arenite.passes.known import is_known
 
@@ -106,7 +103,7 @@ def _packed(node: Node) -> Node:
 
 def _wide(dtype: DType) -> DType:
     """What sums of products are in."""
-    return float32 if dtype.bits < 32 else dtype
+    return FLOAT32 if dtype.bits < 32 else dtype
 
 
 def panels_of(w: Node) -> Node:

@@ -11,8 +11,7 @@ from __future__ import annotations
 from math import prod
 
 from arenite.dtype import Kind
-from arenite.ir.node import Node
-from arenite.ir.ops.define import make
+from arenite.ir import Node, make
 
 _REDUCTIONS = frozenset({"max", "min", "sum", "any", "all"})
 #: How many times fewer elements are read, at the least, where the last axis is not pooled: there

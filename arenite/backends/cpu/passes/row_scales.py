@@ -14,10 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from arenite.dtype import Kind
-from arenite.ir.compose.basic import mul, reshape
-from arenite.ir.dim import bounds, product
-from arenite.ir.node import Node
-from arenite.ir.ops.define import OPS, make
+from arenite.ir import OPS, Node, bounds, make, product
+from arenite.ir.compose.basic import reshape
 from arenite.passes.known import is_known
 
 LEAST_BITS = 32
@@ -43,8 +41,8 @@ def row_scales(node: Node) -> Node:
     if found.weights is not None:
         length = found.weights.shape[-1]  # of all places, or one number for all of them
         column = (length,) if node.attr("transpose_b") else (length, 1)
-        w = mul(w, reshape(found.weights, column))
-    return mul(make("matmul", found.rows, w, **dict(node.attrs)), found.scale)
+        w = w * reshape(found.weights, column)
+    return make("matmul", found.rows, w, **dict(node.attrs)) * found.scale
 
 
 def _has_fixed_weights(node: Node) -> bool:

@@ -5,9 +5,8 @@ argsort(x)[..., :count]    select(x; count)
 
 from __future__ import annotations
 
+from arenite.ir import Node, make
 from arenite.ir.compose.basic import slice_axis
-from arenite.ir.node import Node
-from arenite.ir.ops.define import make
 from arenite.ir.ops.indexing import can_select
 from arenite.passes.selection import selection as in_chunks
 

@@ -12,14 +12,9 @@ import numpy as np
 
 from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.ops.winograd import PATCH, POINTS, TAPS, TILE, WEIGHTS
-from arenite.dtype import BY_NAME
-from arenite.ir.dim import bounds
-from arenite.ir.node import Node
-from arenite.ir.ops.define import make
-from arenite.ir.ops.sources import constant
+from arenite.dtype import FLOAT32, FLOAT64
+from arenite.ir import Node, bounds, constant, make
 from arenite.passes.known import is_known
-
-FLOAT32, FLOAT64 = BY_NAME["float32"], BY_NAME["float64"]
 
 #: How much faster it has to be, by a rough count of cycles.
 LEAST_GAIN = 1.3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import FLOAT32, INT64
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.linear_attention import linear_attention
 from arenite.frontends.onnx.registry import PREVIEW, Result, operator
@@ -13,29 +13,21 @@ from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Node, known_le, make
 from arenite.ir.compose import neural
 from arenite.ir.compose.basic import (
-    INT64,
-    add,
     along,
     binary,
     cast,
     computing,
     concat,
-    div,
     iota,
-    mul,
     pad,
     permute,
     reshape,
     size_like,
     slice_axis,
-    sub,
-    unary,
     where,
 )
 from arenite.ir.compose.indexing import counted_from_front
 from arenite.ir.compose.reductions import reduce
-
-FLOAT32 = BY_NAME["float32"]
 
 #: Keys that any memory holds: a wider window is none.
 MAX_WINDOW = 1 << 40
@@ -58,12 +50,7 @@ def attention(call: Call) -> Result:
         q, k, v = _heads(call, q, heads), _heads(call, k, groups), _heads(call, v, groups)
     if not q.ndim == k.ndim == v.ndim == 4:
         call.fail(f"queries {q.shape}, keys {k.shape} and values {v.shape} are not all 3-D or 4-D")
-    past: Dim = 0
-    if call.has(4) != call.has(5):
-        call.fail("past_key and past_value come together")
-    if call.has(4):
-        past = call.node(4).shape[2]
-        k, v = concat([call.node(4), k], 2), concat([call.node(5), v], 2)
+    k, v, past = behind_past(call, k, v, 4)
     lengths = cast(call.node(6), INT64) if call.has(6) else None
     if lengths is not None and call.has(4):
         call.fail("nonpad_kv_seqlen says where a cache outside ends, and a past is given too")
@@ -71,12 +58,7 @@ def attention(call: Call) -> Result:
         call.fail(f"nonpad_kv_seqlen has shape {lengths.shape}, not one number for each sample")
     band = _band(call)
     mask = _mask(call, k.shape[2])
-    scale = call.attr("scale")
-    if scale is None:
-        width = q.shape[-1]
-        if not isinstance(width, int) or width == 0:
-            call.refuse(f"queries of width {width} without a scale")
-        scale = width**-0.5
+    scale = scale_of(call, q)
     if call.attr("softcap", 0.0) or call.wants(3):
         seen = _visible(q, k, past, band, lengths)
         made, scores = _spelled(call, q, k, v, _joined(mask, seen, q), scale)
@@ -86,6 +68,26 @@ def attention(call: Call) -> Result:
         shape = (made.shape[0], made.shape[2], made.shape[1] * made.shape[3])
         made = reshape(permute(made, (0, 2, 1, 3)), shape)
     return made, k, v, scores
+
+
+def behind_past(call: Call, k: Node, v: Node, at: int) -> tuple[Node, Node, Dim]:
+    """Keys and values behind those that two inputs have, and how many these are."""
+    if call.has(at) != call.has(at + 1):
+        call.fail("past_key and past_value come together")
+    if not call.has(at):
+        return k, v, 0
+    past_k, past_v = call.node(at), call.node(at + 1)
+    return concat([past_k, k], 2), concat([past_v, v], 2), past_k.shape[2]
+
+
+def scale_of(call: Call, q: Node, missing: float | None = None) -> float:
+    """The attribute or, where that is missing, 1 over the root of the width."""
+    scale, width = call.attr("scale", missing), q.shape[-1]
+    if scale != missing:
+        return float(scale)
+    if not isinstance(width, int) or width == 0:
+        call.refuse(f"queries of width {width} without a scale")
+    return float(width**-0.5)
 
 
 def _heads(call: Call, x: Node, heads: int) -> Node:
@@ -153,17 +155,17 @@ def _visible(q: Node, k: Node, past: Dim, band: Band, lengths: Node | None) -> N
     first = size_like(past, keys)
     if lengths is not None:
         ends = reshape(lengths, (lengths.shape[0], 1, 1, 1))
-        seen.append(binary("lt", keys, ends))
-        first = sub(ends, size_like(q.shape[2], ends))
+        seen.append(keys < ends)
+        first = ends - size_like(q.shape[2], ends)
     if band.left is not None or band.right is not None:
-        behind = sub(add(along(iota(q.shape[2]), 2, 4), first), keys)
+        behind = along(iota(q.shape[2]), 2, 4) + first - keys
         if band.left is not None:
-            seen.append(binary("le", behind, band.left))
+            seen.append(behind <= band.left)
         if band.right is not None:
-            seen.append(binary("ge", behind, -band.right))
+            seen.append(behind >= -band.right)
     made: Node | None = None
     for one in seen:
-        made = one if made is None else binary("and", made, one)
+        made = one if made is None else made & one
     return made
 
 
@@ -174,7 +176,7 @@ def _joined(mask: Node | None, seen: Node | None, q: Node) -> Node | None:
         mask = cast(mask, wide)
     if mask is None or seen is None:
         return seen if mask is None else mask
-    return binary("and", mask, seen) if mask.dtype.name == "bool" else where(seen, mask, -math.inf)
+    return mask & seen if mask.dtype.name == "bool" else where(seen, mask, -math.inf)
 
 
 def _spelled(
@@ -185,12 +187,12 @@ def _spelled(
     shown = [scores]
     softcap = call.attr("softcap", 0.0)
     if softcap:
-        scores = mul(unary("tanh", div(scores, softcap)), softcap)
+        scores = make("tanh", scores / softcap) * softcap
     shown.append(scores)
     if mask is not None and mask.dtype.name == "bool":
         scores = where(mask, scores, -math.inf)
     elif mask is not None:
-        scores = add(scores, cast(mask, scores.dtype))
+        scores = scores + cast(mask, scores.dtype)
     shown.append(scores)
     weights = _weights(scores)
     shown.append(weights)
@@ -206,9 +208,9 @@ def _weights(scores: Node) -> Node:
     last = scores.ndim - 1
     highest = reduce("max", scores, [last], keep=True)
     is_none = binary("eq", highest, -math.inf)
-    raised = unary("exp", sub(scores, where(is_none, 0.0, highest)))
+    raised = make("exp", scores - where(is_none, 0.0, highest))
     total = reduce("sum", raised, [last], keep=True)
-    return div(raised, where(binary("eq", total, 0.0), 1.0, total))
+    return raised / where(binary("eq", total, 0.0), 1.0, total)
 
 
 def _scores(call: Call, q: Node, k: Node, scale: float) -> Node:
@@ -220,7 +222,7 @@ def _scores(call: Call, q: Node, k: Node, scale: float) -> Node:
     grouped = reshape(computing(q), (batch, groups, heads // groups, length, width))
     shared = reshape(computing(k), (batch, groups, 1, keys, width))
     made = make("matmul", grouped, shared, transpose_a=False, transpose_b=True)
-    return mul(reshape(made, (batch, heads, length, keys)), scale)
+    return reshape(made, (batch, heads, length, keys)) * scale
 
 
 def _mixed(weights: Node, v: Node) -> Node:
@@ -237,12 +239,7 @@ def flex_attention(call: Call) -> Result:
     q, k, v = (call.node(n) for n in range(3))
     if not q.ndim == k.ndim == v.ndim == 4:
         call.fail(f"queries {q.shape}, keys {k.shape} and values {v.shape} are not all 4-D")
-    scale = call.attr("scale")
-    if scale is None:
-        width = q.shape[-1]
-        if not isinstance(width, int) or width == 0:
-            call.refuse(f"queries of width {width} without a scale")
-        scale = width**-0.5
+    scale = scale_of(call, q)
     is_plain = call.attr("score_mod") is None and call.attr("prob_mod") is None
     if is_plain:
         return neural.attention(q, k, v, scale=scale)
@@ -295,8 +292,8 @@ def rotary_embedding(call: Call) -> Result:
     else:
         one, two = (slice_axis(wide, 3, k * rotated // 2, (k + 1) * rotated // 2) for k in range(2))
     turned = [
-        sub(mul(one, angles[0]), mul(two, angles[1])),
-        add(mul(one, angles[1]), mul(two, angles[0])),
+        one * angles[0] - two * angles[1],
+        one * angles[1] + two * angles[0],
     ]
     if call.attr("interleaved", 0):
         made = concat([reshape(part, (*part.shape, 1)) for part in turned], 4)

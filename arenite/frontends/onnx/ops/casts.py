@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BOOL, BY_NAME, FLOAT32, INT32, UINT8, UINT32, DType, Kind
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.strings import cast_from_string, cast_to_string
 from arenite.frontends.onnx.registry import Result, operator
@@ -10,9 +10,8 @@ from arenite.frontends.onnx.types import STRING
 from arenite.ir import Node, full, make
 from arenite.ir.compose import basic, neural
 from arenite.ir.compose.basic import binary, where
-from arenite.ir.ops.define import BOOL, INT32, INTEGER
+from arenite.ir.ops.define import INTEGER
 
-FLOAT32, UINT8, UINT32 = BY_NAME["float32"], BY_NAME["uint8"], BY_NAME["uint32"]
 POWERS = BY_NAME["float8_e8m0fnu"]
 #: Types whose casts keep within their range where `saturate` says so, and their greatest numbers.
 SATURATING = {
@@ -65,19 +64,19 @@ def power_of_two(call: Call, x: Node, saturate: bool, mode: str) -> Node:
     if mode not in ("up", "down", "nearest"):
         call.fail(f"round_mode is 'up', 'down' or 'nearest', not {mode!r}")
     bits = make("bitcast", basic.cast(x, FLOAT32), dtype=UINT32)
-    exponent = binary("and", binary("shift_right", bits, 23), 0xFF)
-    fraction = binary("and", bits, 0x7FFFFF)
+    exponent = bits >> 23 & 0xFF
+    fraction = bits & 0x7FFFFF
     if mode == "up":
-        rises = binary("gt", fraction, 0)
+        rises = fraction > 0
     elif mode == "nearest":
         # Halfway up; among what has no leading one only what is more than halfway.
-        is_normal = binary("gt", exponent, 0)
-        more = binary("gt", fraction, 0x400000)
-        rises = where(is_normal, binary("ge", fraction, 0x400000), more)
+        is_normal = exponent > 0
+        more = fraction > 0x400000
+        rises = where(is_normal, fraction >= 0x400000, more)
     else:
         rises = full(bits.shape, False, BOOL)
     last = 0xFE if saturate else 0xFF
-    risen = binary("minimum", binary("add", exponent, basic.cast(rises, UINT32)), last)
+    risen = binary("minimum", exponent + basic.cast(rises, UINT32), last)
     code = where(binary("eq", exponent, 0xFF), exponent, risen)
     return make("bitcast", basic.cast(code, UINT8), dtype=POWERS)
 

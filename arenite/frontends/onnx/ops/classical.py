@@ -13,25 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import BOOL, BY_NAME, INT64, Array, DType
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.strings import on_host
 from arenite.frontends.onnx.registry import ML, Result, operator
-from arenite.frontends.onnx.values import Array, Value
+from arenite.frontends.onnx.values import Value
 from arenite.ir import Node, constant, full, make, size
 from arenite.ir.compose import basic, neural, reductions
 from arenite.ir.element import numpy_dtype
 from arenite.ir.growing import Body, growing
-from arenite.ir.ops.define import BOOL, INT64
 
-FLOAT32 = BY_NAME["float32"]
 STRINGS, INTS, FLOATS = "strings", "int64s", "floats"
 
 
 @operator("Binarizer", domain=ML)
 def binarizer(call: Call) -> Result:
     x = call.node(0)
-    return basic.cast(basic.binary("gt", x, call.attr("threshold", 0.0)), x.dtype)
+    return basic.cast(x > call.attr("threshold", 0.0), x.dtype)
 
 
 @operator("ArrayFeatureExtractor", domain=ML)
@@ -143,8 +141,8 @@ def tree_ensemble(call: Call) -> Result:
     if transform == 1:
         return neural.softmax(sums, 1)
     if transform == 2:
-        ones = basic.add(basic.unary("exp", basic.unary("neg", sums)), 1.0)
-        return basic.div(1.0, ones)
+        ones = make("exp", -sums) + 1.0
+        return 1.0 / ones
     if transform != 0:
         call.refuse(f"post_transform {transform} (SOFTMAX_ZERO is 3, PROBIT 4)")
     return sums
@@ -242,13 +240,13 @@ def _walked(call: Call, trees: Trees, x: Node) -> Node:
         if trees.tracks_true.any():
             is_missing = make("isnan", value)
             follows = basic.binary("ne", look_up(tracks, at), 0)
-            holds = make("or", holds, make("and", is_missing, follows))
+            holds = holds | is_missing & follows
         return Body([basic.where(holds, look_up(on_true, at), look_up(on_false, at))])
 
     start = basic.broadcast_to(constant(trees.roots), shape)
     trips = size(_depth(call, trees), INT64)
     [at] = growing(trips, [start], build, origins=call.translator.origins)
-    return basic.sub(at, n)
+    return at - n
 
 
 def _members(call: Call, trees: Trees, dtype: DType) -> Callable[[Node, Node], Node]:
@@ -281,7 +279,7 @@ def _aggregated(call: Call, trees: Trees, leaves: Node, n_targets: int, dtype: D
     function = call.attr("aggregate_function", 1)
     if function in (0, 1):
         total = reductions.reduce("sum", basic.where(is_mine, weight, 0.0), [1])
-        return basic.div(total, float(len(trees.roots))) if function == 0 else total
+        return total / float(len(trees.roots)) if function == 0 else total
     if function not in (2, 3):
         call.fail(f"aggregate_function {function}")
     op, none = ("min", math.inf) if function == 2 else ("max", -math.inf)

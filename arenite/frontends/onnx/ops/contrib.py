@@ -4,63 +4,41 @@ stands before them, and others that are operators of the standard under another 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import INT32
 from arenite.frontends.onnx.call import Call
+from arenite.frontends.onnx.ops.linear import square_matrices
 from arenite.frontends.onnx.registry import MICROSOFT, Handler, Result, handler_of, operator
-from arenite.frontends.onnx.values import AnyValue, Value
+from arenite.frontends.onnx.values import Value
 from arenite.ir import Node, full, make
 from arenite.ir.compose import neural
 from arenite.ir.compose.basic import (
-    add,
     binary,
     cast,
     computing,
     expand_dims,
-    mul,
     permute,
     reshape,
     slice_axis,
-    sub,
-    unary,
 )
+from arenite.ir.compose.elimination import inverse
 from arenite.ir.compose.indexing import counted_from_front
-from arenite.ir.compose.inverse import inverse
 from arenite.ir.compose.reductions import mean, reduce
-
-FLOAT32, INT32 = BY_NAME["float32"], BY_NAME["int32"]
 
 #: Operators of the standard, and the version in which they mean what those here do.
 SAME = {"Trilu": 14, "GatherND": 13, "GridSample": 16, "TorchEmbedding": 13}
 
 
-def standard(
-    call: Call,
-    op: str,
-    version: int,
-    inputs: Sequence[AnyValue | None] | None = None,
-    attrs: Mapping[str, Any] | None = None,
-    outputs: Sequence[str] | None = None,
-) -> Result:
-    """What an operator of the standard makes of a call, or of other inputs and attributes."""
+def standard(call: Call, op: str, version: int, **others: Any) -> Result:
+    """What an operator of the standard makes of a call, with `others` for what the call has."""
     handler = handler_of("", op, version)
     assert handler is not None
-    return handler(
-        Call(
-            call.translator,
-            op,
-            "",
-            version,
-            call.name,
-            call.attrs if attrs is None else attrs,
-            call.inputs if inputs is None else inputs,
-            call.outputs if outputs is None else outputs,
-        )
-    )
+    return handler(replace(call, op=op, domain="", version=version, **others))
 
 
 def only(made: Result) -> Node:
@@ -89,7 +67,7 @@ def _behind_bias(function: Callable[[Node], Node]) -> Handler:
         x, bias = call.node(0), call.optional(1)
         wide = computing(x)
         if bias is not None:
-            wide = add(wide, computing(bias))
+            wide = wide + computing(bias)
         return cast(function(wide), x.dtype)
 
     return handler
@@ -103,25 +81,25 @@ operator("FastGelu", domain=MICROSOFT)(_behind_bias(neural.gelu_tanh))
 def quick_gelu(call: Call) -> Result:
     x = computing(call.node(0))
     factor = float(call.attr("alpha", 1.702))
-    return cast(mul(x, neural.sigmoid(mul(x, factor))), call.value(0).dtype)
+    return cast(x * neural.sigmoid(x * factor), call.value(0).dtype)
 
 
 @operator("BiasSplitGelu", domain=MICROSOFT)
 def bias_split_gelu(call: Call) -> Result:
     """The first half of the last axis, times the gelu of the second."""
     given = call.node(0)
-    x = add(computing(given), computing(call.node(1)))
+    x = computing(given) + computing(call.node(1))
     last, width = x.ndim - 1, x.shape[-1]
     if width % 2 != 0:
         call.fail(f"the last axis of shape {x.shape} has no halves")
     left, right = slice_axis(x, last, 0, width // 2), slice_axis(x, last, width // 2, width)
-    return cast(mul(left, neural.gelu(right)), given.dtype)
+    return cast(left * neural.gelu(right), given.dtype)
 
 
 @operator("BiasAdd", domain=MICROSOFT)
 def bias_add(call: Call) -> Result:
     x, bias, skip = (computing(node) for node in call.nodes)
-    return cast(add(add(x, bias), skip), call.value(0).dtype)
+    return cast(x + bias + skip, call.value(0).dtype)
 
 
 # Norms.
@@ -138,8 +116,8 @@ def simplified_layer_normalization(call: Call) -> Result:
     made = neural.rms_norm(wide, x.ndim - axis, cast(scale, wide.dtype), eps)
     if not call.wants(1):
         return cast(made, scale.dtype)
-    spread = mean(mul(wide, wide), list(range(axis, x.ndim)), keep=True)
-    return cast(made, scale.dtype), unary("rsqrt", add(spread, eps))
+    spread = mean(wide * wide, list(range(axis, x.ndim)), keep=True)
+    return cast(made, scale.dtype), make("rsqrt", spread + eps)
 
 
 @operator("SkipLayerNormalization", domain=MICROSOFT)
@@ -162,9 +140,9 @@ def _with_skip(call: Call, bias_at: int) -> Node:
     """input + skip + bias."""
     if call.wants(1) or call.wants(2):
         call.refuse("the mean and the deviation, which only training needs")
-    total = add(computing(call.node(0)), computing(call.node(1)))
+    total = computing(call.node(0)) + computing(call.node(1))
     bias = call.optional(bias_at)
-    return total if bias is None else add(total, computing(bias))
+    return total if bias is None else total + computing(bias)
 
 
 def _normalized(call: Call, made: Node, total: Node) -> Result:
@@ -182,11 +160,11 @@ def embed_layer_normalization(call: Call) -> Result:
         places = _rows(call.node(3), call.node(8))
     else:
         places = slice_axis(call.node(3), 0, 0, ids.shape[1])
-    total = add(computing(words), computing(places))
+    total = computing(words) + computing(places)
     if call.has(1) != call.has(4):
         call.fail("segment_ids and segment_embedding come together")
     if call.has(1):
-        total = add(total, computing(_rows(call.node(4), call.node(1))))
+        total = total + computing(_rows(call.node(4), call.node(1)))
     scale, shift = computing(call.node(5)), computing(call.node(6))
     made = neural.layer_norm(total, 1, scale, shift, float(call.attr("epsilon", 1e-12)))
     if call.has(7):
@@ -214,10 +192,10 @@ def skip_group_norm(call: Call) -> Result:
         skip = reshape(skip, (*skip.shape, 1, 1))
     elif call.attr("channels_last", 1):
         skip = permute(skip, (0, 3, 1, 2))
-    total = add(x, computing(skip))
+    total = x + computing(skip)
     if call.has(4):
         bias = computing(call.node(4))
-        total = add(total, reshape(bias, (1, bias.shape[0], 1, 1)))
+        total = total + reshape(bias, (1, bias.shape[0], 1, 1))
     shown = cast(_channels_again(call, total), call.value(0).dtype)
     return _grouped(call, total, 1), shown
 
@@ -248,7 +226,8 @@ def _grouped(call: Call, x: Node, parameters_at: int) -> Node:
 
 @operator("Inverse", domain=MICROSOFT)
 def inverse_of(call: Call) -> Result:
-    return inverse(call.node(0))
+    x = square_matrices(call)
+    return cast(inverse(computing(x)), x.dtype)
 
 
 @operator("Unique", domain=MICROSOFT)
@@ -272,7 +251,7 @@ def counted(call: Call) -> Result:
     if not call.has(2):
         dtype = call.value(0).dtype
         inputs[2:] = [Value.of_known(np.array(1, dtype.to_numpy()))]
-    return standard(call, "Range", 11, inputs)
+    return standard(call, "Range", 11, inputs=inputs)
 
 
 @operator("ExpandDims", domain=MICROSOFT)
@@ -298,9 +277,9 @@ def distances(call: Call) -> Result:
     if metric not in ("sqeuclidean", "euclidean"):
         call.refuse(f"the metric {metric!r}; sqeuclidean and euclidean are supported")
     a, b = call.node(0), call.node(1)
-    away = sub(expand_dims(a, 1), expand_dims(b, 0))
-    squares = reduce("sum", mul(away, away), [2])
-    return unary("sqrt", squares) if metric == "euclidean" else squares
+    away = expand_dims(a, 1) - expand_dims(b, 0)
+    squares = reduce("sum", away * away, [2])
+    return make("sqrt", squares) if metric == "euclidean" else squares
 
 
 @operator("NhwcMaxPool", domain=MICROSOFT)
@@ -308,5 +287,5 @@ def max_pool_with_channels_last(call: Call) -> Result:
     x = call.node(0)
     last = x.ndim - 1
     first = permute(x, (0, last, *range(1, last)))
-    made = only(standard(call, "MaxPool", 12, [Value.of(first)]))
+    made = only(standard(call, "MaxPool", 12, inputs=[Value.of(first)]))
     return permute(made, (0, *range(2, x.ndim), 1))

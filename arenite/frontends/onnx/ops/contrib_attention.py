@@ -6,12 +6,12 @@ whose keys are all hidden still weighs them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import FLOAT32, INT64
 from arenite.frontends.onnx.call import Call
+from arenite.frontends.onnx.ops.attention import behind_past, scale_of
 from arenite.frontends.onnx.ops.contrib import only, standard
 from arenite.frontends.onnx.ops.quantised import product_of, scaled, zero_point
 from arenite.frontends.onnx.registry import MICROSOFT, Result, operator
@@ -19,24 +19,18 @@ from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Node
 from arenite.ir.compose import linear, neural
 from arenite.ir.compose.basic import (
-    INT64,
-    add,
     along,
-    binary,
     broadcast_to,
     cast,
     computing,
     concat,
     expand_dims,
     iota,
-    mul,
     permute,
     reshape,
     slice_axis,
     where,
 )
-
-FLOAT32 = BY_NAME["float32"]
 
 
 def split_heads(call: Call, x: Node, heads: int) -> Node:
@@ -49,16 +43,6 @@ def split_heads(call: Call, x: Node, heads: int) -> Node:
 def joined_heads(x: Node) -> Node:
     batch, heads, length, width = x.shape
     return reshape(permute(x, (0, 2, 1, 3)), (batch, length, heads * width))
-
-
-def scale_of(call: Call, q: Node) -> float:
-    scale = float(call.attr("scale", 0.0))
-    width = q.shape[-1]
-    if scale:
-        return scale
-    if not isinstance(width, int) or width == 0:
-        call.refuse(f"queries of width {width} without a scale")
-    return 1 / math.sqrt(width)
 
 
 def parts_of(call: Call, x: Node, axis: int, sizes: Sequence[Dim]) -> list[Node]:
@@ -80,7 +64,7 @@ def _hiding(call: Call, seen: Node, dtype_of: Node) -> Node:
     """0 where something is seen, and the number for hidden ones elsewhere."""
     wide = computing(dtype_of).dtype
     value = float(call.attr("mask_filter_value", -10000.0))
-    return where(seen, mul(cast(seen, wide), 0.0), value)
+    return where(seen, cast(seen, wide) * 0.0, value)
 
 
 def _mask(call: Call, index: int, batch: Dim, queries: Dim, keys: Dim) -> Node | None:
@@ -92,18 +76,18 @@ def _mask(call: Call, index: int, batch: Dim, queries: Dim, keys: Dim) -> Node |
         places = along(iota(keys), 3, 4)
         wide = cast(mask, INT64)
         if mask.shape[0] == batch:
-            return binary("lt", places, reshape(wide, (batch, 1, 1, 1)))
+            return places < reshape(wide, (batch, 1, 1, 1))
         if mask.shape[0] != 2 * batch:
             call.refuse(f"a mask of shape {mask.shape} for a batch of {batch}")
         ends, starts = (
             reshape(slice_axis(wide, 0, k * batch, (k + 1) * batch), (batch, 1, 1, 1))
             for k in range(2)
         )
-        return binary("and", binary("lt", places, ends), binary("ge", places, starts))
+        return (places < ends) & (places >= starts)
     shapes: dict[int, tuple[Dim, ...]] = {2: (batch, keys), 3: (batch, queries, keys)}
     if mask.shape != shapes.get(mask.ndim):
         call.refuse(f"a mask of shape {mask.shape} for {queries} queries and {keys} keys")
-    seen = binary("gt", mask, 0)
+    seen = mask > 0
     return reshape(seen, (batch, 1, 1, keys) if mask.ndim == 2 else (batch, 1, queries, keys))
 
 
@@ -135,13 +119,13 @@ def _attended(call: Call, heads: Heads, places: Places) -> Node:
     bias = None if places.bias is None else call.optional(places.bias)
     if bias is not None:
         bias = computing(bias)
-        added = bias if added is None else add(added, bias)
+        added = bias if added is None else added + bias
     made = neural.attention(
         q,
         k,
         v,
         added,
-        scale=scale_of(call, q),
+        scale=scale_of(call, q, 0.0),
         causal=bool(call.attr("unidirectional", 0)),
         offset=heads.past,
     )
@@ -155,7 +139,7 @@ def attention(call: Call) -> Result:
         call.fail(f"an input of shape {x.shape} and weights of shape {weights.shape}")
     projected = computing(linear.matmul(x, weights))
     if call.has(2):
-        projected = add(projected, computing(call.node(2)))
+        projected = projected + computing(call.node(2))
     return _of_projected(call, cast(projected, x.dtype), Places(mask=3, past=4, bias=5))
 
 
@@ -164,8 +148,8 @@ def quantised_attention(call: Call) -> Result:
     """Queries, keys and values are of a product of integers; all else is of real numbers."""
     x, weights = call.node(0), call.node(1)
     sums = product_of(x, zero_point(call, 6), weights, zero_point(call, 7))
-    scale = mul(reshape(call.node(3), ()), _one_or_columns(call.node(4)))
-    projected = add(scaled(sums, cast(scale, FLOAT32)), computing(call.node(2)))
+    scale = reshape(call.node(3), ()) * _one_or_columns(call.node(4))
+    projected = scaled(sums, cast(scale, FLOAT32)) + computing(call.node(2))
     return _of_projected(call, cast(projected, call.value(3).dtype), Places(mask=5, past=8))
 
 
@@ -204,12 +188,7 @@ def multi_head_attention(call: Call) -> Result:
     if call.wants(3):
         call.refuse("the weights as an output")
     q, k, v = _three(call)
-    past: Dim = 0
-    if call.has(6) != call.has(7):
-        call.fail("past_key and past_value come together")
-    if call.has(6):
-        past = call.node(6).shape[2]
-        k, v = concat([call.node(6), k], 2), concat([call.node(7), v], 2)
+    k, v, past = behind_past(call, k, v, 6)
     return _attended(call, Heads(q, k, v, past), Places(mask=4, past=6, bias=5)), k, v
 
 
@@ -236,11 +215,11 @@ def _three(call: Call) -> tuple[Node, Node, Node]:
     if bias is not None:
         if any(part.ndim != 3 for part in parts):
             part = slice_axis(bias, 0, 0, q.shape[2])
-            parts[0] = cast(add(computing(q), computing(part)), q.dtype)
+            parts[0] = cast(computing(q) + computing(part), q.dtype)
         else:
             pieces = parts_of(call, bias, 0, [part.shape[2] for part in parts])
             parts = [
-                cast(add(computing(part), computing(piece)), part.dtype)
+                cast(computing(part) + computing(piece), part.dtype)
                 for part, piece in zip(parts, pieces, strict=True)
             ]
     q, k, v = (part if part.ndim == 4 else split_heads(call, part, heads) for part in parts)
@@ -270,7 +249,7 @@ def rotary_embedding(call: Call) -> Result:
         heads = x.shape[2] // width
     batch, length = x.shape[0], x.shape[1] if x.ndim == 3 else x.shape[2]
     if places.ndim == 1:
-        places = add(reshape(cast(places, INT64), (1, 1)), along(iota(length), 1, 2))
+        places = reshape(cast(places, INT64), (1, 1)) + along(iota(length), 1, 2)
     return rotated(call, x, broadcast_to(places, (batch, length)), (2, 3), heads)
 
 
@@ -285,4 +264,4 @@ def rotated(
         "rotary_embedding_dim": 2 * cos.shape[1],
     }
     inputs = [Value.of(x), cos, sin, Value.of(places)]
-    return only(standard(call, "RotaryEmbedding", 23, inputs, attrs, ["y"]))
+    return only(standard(call, "RotaryEmbedding", 23, inputs=inputs, attrs=attrs, outputs=["y"]))

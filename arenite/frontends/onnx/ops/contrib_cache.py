@@ -6,34 +6,29 @@ which rows are new and which keys a query sees is found in a run.
 
 from __future__ import annotations
 
+from arenite.dtype import INT64
 from arenite.frontends.onnx.call import Call
+from arenite.frontends.onnx.ops.attention import scale_of
 from arenite.frontends.onnx.ops.contrib_attention import (
     joined_heads,
     parts_of,
     rotated,
-    scale_of,
     split_heads,
 )
 from arenite.frontends.onnx.registry import MICROSOFT, Result, operator
 from arenite.ir import Dim, Node, make, maximum
 from arenite.ir.compose import neural
 from arenite.ir.compose.basic import (
-    INT64,
-    add,
     along,
     binary,
     broadcast_to,
     cast,
     computing,
     concat,
-    div,
     expand_dims,
     iota,
-    mul,
     reshape,
     size_like,
-    sub,
-    unary,
     where,
 )
 from arenite.ir.compose.indexing import linear_places
@@ -47,9 +42,9 @@ def group_query_attention(call: Call) -> Result:
     batch, _, length, _ = q.shape
     # Of each of the batch: keys that are there already.
     ends = reshape(cast(call.node(5), INT64), (batch,))
-    first = binary("maximum", sub(add(ends, 1), size_like(length, ends)), 0)
+    first = binary("maximum", ends + 1 - size_like(length, ends), 0)
     if call.attr("do_rotary", 0):
-        places = add(expand_dims(first, 1), along(iota(length), 1, 2))
+        places = expand_dims(first, 1) + along(iota(length), 1, 2)
         if call.has(9):
             places = reshape(cast(call.node(9), INT64), (batch, length))
         q, k = (rotated(call, one, places, (7, 8), 0, "rotary_interleaved") for one in (q, k))
@@ -102,9 +97,9 @@ def _appended(past: Node, new: Node, first: Node, keys: Dim) -> Node:
     batch, groups, length, width = new.shape
     room, whole = past.shape[2], concat([past, new], 2)
     at, start = along(iota(keys), 2, 3), reshape(first, (batch, 1, 1))
-    inserted = add(sub(at, start), size_like(room, at))
-    rows = where(binary("ge", at, start), inserted, at)
-    is_there = binary("lt", at, add(start, size_like(length, start)))
+    inserted = at - start + size_like(room, at)
+    rows = where(at >= start, inserted, at)
+    is_there = at < start + size_like(length, start)
     numbers = [along(iota(batch), 0, 3), along(iota(groups), 1, 3), where(is_there, rows, 0)]
     places = linear_places(numbers, whole.shape[:3], (batch, groups, keys))
     flat = reshape(whole, (batch * groups * (room + length), width))
@@ -115,15 +110,15 @@ def _seen(call: Call, first: Node, ends: Node, length: Dim, keys: Dim) -> Node:
     """[batch, 1, queries, keys]; where a query stands for nothing, it sees what is there."""
     window, at = call.attr("local_window_size", -1), along(iota(keys), 3, 4)
     batch = first.shape[0]
-    own = add(reshape(first, (batch, 1, 1, 1)), along(iota(length), 2, 4))
-    is_there = binary("le", at, reshape(ends, (batch, 1, 1, 1)))
+    own = reshape(first, (batch, 1, 1, 1)) + along(iota(length), 2, 4)
+    is_there = at <= reshape(ends, (batch, 1, 1, 1))
     if not call.attr("causal", 1):
         if window != -1:
             call.fail("a window of keys that is not causal")
         return is_there
-    behind = sub(own, at)
-    seen = binary("and", is_there, binary("ge", behind, 0))
-    return seen if window < 0 else make("and", seen, binary("lt", behind, window))
+    behind = own - at
+    seen = is_there & (behind >= 0)
+    return seen if window < 0 else seen & (behind < window)
 
 
 def _weighed(call: Call, q: Node, k: Node, v: Node, seen: Node) -> Node:
@@ -133,30 +128,30 @@ def _weighed(call: Call, q: Node, k: Node, v: Node, seen: Node) -> Node:
         k, v = cast(k, q.dtype), cast(v, q.dtype)
     if not softcap and not call.attr("smooth_softmax", 0) and not call.has(11):
         mask = seen if added is None else where(seen, added, float("-inf"))
-        return neural.attention(q, k, v, mask, scale=scale_of(call, q))
+        return neural.attention(q, k, v, mask, scale=scale_of(call, q, 0.0))
     batch, heads, length, width = q.shape
     groups, keys = k.shape[1:3]
     grouped = reshape(computing(q), (batch, groups, heads // groups, length, width))
     scores = _times(grouped, expand_dims(computing(k), 2), transpose_b=True)
-    scores = mul(reshape(scores, (batch, heads, length, keys)), scale_of(call, q))
+    scores = reshape(scores, (batch, heads, length, keys)) * scale_of(call, q, 0.0)
     if softcap:
-        scores = mul(unary("tanh", div(scores, softcap)), softcap)
+        scores = make("tanh", scores / softcap) * softcap
     if added is not None:
-        scores = add(scores, added)
+        scores = scores + added
     scores = where(seen, scores, float("-inf"))
     highest = reduce("max", scores, [3], keep=True)
     sink = None
     if call.has(11):
         sink = reshape(computing(call.node(11)), (1, heads, 1, 1))
     elif call.attr("smooth_softmax", 0):
-        sink = mul(highest, 0.0)
+        sink = highest * 0.0
     if sink is not None:
         highest = binary("maximum", highest, broadcast_to(sink, highest.shape))
-    raised = unary("exp", sub(scores, highest))
+    raised = make("exp", scores - highest)
     total = reduce("sum", raised, [3], keep=True)
     if sink is not None:
-        total = add(total, unary("exp", sub(broadcast_to(sink, highest.shape), highest)))
-    weights = reshape(div(raised, total), (batch, groups, heads // groups, length, keys))
+        total = total + make("exp", broadcast_to(sink, highest.shape) - highest)
+    weights = reshape(raised / total, (batch, groups, heads // groups, length, keys))
     made = _times(weights, expand_dims(computing(v), 2), transpose_b=False)
     return cast(reshape(made, (batch, heads, length, v.shape[3])), q.dtype)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import FLOAT32, INT64, UINT8
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.contrib import only, standard
 from arenite.frontends.onnx.registry import MICROSOFT, Result, operator
@@ -16,23 +16,17 @@ from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Node, ceildiv, constant, make, product
 from arenite.ir.compose import linear, neural
 from arenite.ir.compose.basic import (
-    add,
-    binary,
     cast,
     computing,
     concat,
     expand_dims,
-    mul,
     permute,
     reshape,
     slice_axis,
-    sub,
     swap_axes,
 )
 from arenite.ir.compose.blocks import blocks_of, has_blocks, product_of_blocks, repeated
 from arenite.ir.compose.indexing import counted_from_front
-
-FLOAT32, UINT8 = BY_NAME["float32"], BY_NAME["uint8"]
 
 #: Activations behind a product, and the attributes that their numbers are, in order.
 ACTIVATIONS: dict[str, tuple[str, ...]] = {
@@ -74,15 +68,15 @@ def _activated(call: Call, x: Node, numbers: list[float]) -> Node:
     if name not in ACTIVATIONS:
         call.refuse(f"the activation {name!r}; {', '.join(ACTIVATIONS)} and Clip are supported")
     attrs = dict(zip(ACTIVATIONS[name], numbers, strict=False))
-    return only(standard(call, name, 22, [Value.of(x)], attrs, ["y"]))
+    return only(standard(call, name, 22, inputs=[Value.of(x)], attrs=attrs, outputs=["y"]))
 
 
 @operator("FusedConv", domain=MICROSOFT)
 def fused_conv(call: Call) -> Result:
     """act(conv(x, w) + bias + z)"""
-    made = only(standard(call, "Conv", 22, call.inputs[:3]))
+    made = only(standard(call, "Conv", 22, inputs=call.inputs[:3]))
     if call.has(3):
-        made = add(made, call.node(3))
+        made = made + call.node(3)
     return _activated(call, made, call.attr("activation_params", []))
 
 
@@ -91,10 +85,10 @@ def conv_with_channels_last(call: Call) -> Result:
     x = call.node(0)
     last = x.ndim - 1
     first = Value.of(permute(x, (0, last, *range(1, last))))
-    made = only(standard(call, "Conv", 22, [first, *call.inputs[1:3]]))
+    made = only(standard(call, "Conv", 22, inputs=[first, *call.inputs[1:3]]))
     made = permute(made, (0, *range(2, x.ndim), 1))
     if call.has(3):
-        made = add(made, call.node(3))
+        made = made + call.node(3)
     return _activated(call, made, call.attr("activation_params", []))
 
 
@@ -104,7 +98,7 @@ def conv_transpose_with_dynamic_pads(call: Call) -> Result:
     if call.has(2):
         attrs["pads"] = call.integers(2)
     inputs = [*call.inputs[:2], *call.inputs[3:4]]
-    return standard(call, "ConvTranspose", 22, inputs, attrs)
+    return standard(call, "ConvTranspose", 22, inputs=inputs, attrs=attrs)
 
 
 @operator("FusedGemm", domain=MICROSOFT)
@@ -118,7 +112,7 @@ def fused_gemm(call: Call) -> Result:
 def gemm_fast_gelu(call: Call) -> Result:
     made = computing(linear.matmul(call.node(0), call.node(1)))
     if call.has(2):
-        made = add(made, computing(call.node(2)))
+        made = made + computing(call.node(2))
     return cast(neural.gelu_tanh(made), call.value(0).dtype)
 
 
@@ -130,7 +124,7 @@ def fused_matmul(call: Call) -> Result:
     a, b = _turned(call, 0, "A"), _turned(call, 1, "B")
     made = linear.matmul(a, b)
     alpha = float(call.attr("alpha", 1.0))
-    return made if alpha == 1 else cast(mul(computing(made), alpha), made.dtype)
+    return made if alpha == 1 else cast(computing(made) * alpha, made.dtype)
 
 
 def _turned(call: Call, index: int, letter: str) -> Node:
@@ -151,10 +145,7 @@ def _unpacked(x: Node, bits: int) -> Node:
     if bits == 8:
         return x
     low = (1 << bits) - 1
-    parts = [
-        binary("and", x if shift == 0 else binary("shift_right", x, shift), low)
-        for shift in range(0, 8, bits)
-    ]
+    parts = [(x if shift == 0 else x >> shift) & low for shift in range(0, 8, bits)]
     joined = concat([expand_dims(part, x.ndim) for part in parts], x.ndim)
     return reshape(joined, (*x.shape[:-1], x.shape[-1] * len(parts)))
 
@@ -193,11 +184,11 @@ def matmul_n_bits(call: Call) -> Result:
         may_round = call.attr("accuracy_level", 0) == BYTES_ALLOWED
         made = product_of_blocks(x, blocks, may_round)
     else:
-        numbers = sub(cast(_unpacked(packed, bits), FLOAT32), expand_dims(zeros, 2))
-        weights = mul(numbers, expand_dims(scales, 2))
+        numbers = cast(_unpacked(packed, bits), FLOAT32) - expand_dims(zeros, 2)
+        weights = numbers * expand_dims(scales, 2)
         made = _product(x, slice_axis(reshape(weights, (width, n_blocks * block)), 1, 0, depth))
     if call.has(5):
-        made = add(made, computing(call.node(5)))
+        made = made + computing(call.node(5))
     return cast(made, x.dtype)
 
 
@@ -238,12 +229,12 @@ def matmul_bnb4(call: Call) -> Result:
         call.fail(f"quant_type {kind}, K = {depth}, N = {width}, blocks of {block}")
     count = depth * width
     packed = _of_size(call, 1, (ceildiv(count, 2), 1))
-    high, low = binary("shift_right", packed, 4), binary("and", packed, 15)
+    high, low = packed >> 4, packed & 15
     codes = slice_axis(reshape(concat([high, low], 1), (2 * ceildiv(count, 2),)), 0, 0, count)
     table = constant(np.array(NF4 if kind else FP4, np.float32))
-    numbers = make("gather", table, cast(codes, BY_NAME["int64"]), axis=0)
+    numbers = make("gather", table, cast(codes, INT64), axis=0)
     largest = _of_size(call, 2, (ceildiv(count, block),))
-    scaled = mul(numbers, repeated(cast(largest, FLOAT32), 0, block, count))
+    scaled = numbers * repeated(cast(largest, FLOAT32), 0, block, count)
     rows = reshape(scaled, (width, depth))
     if not call.attr("transB", 1):
         rows = swap_axes(rows, 0, 1)
@@ -280,8 +271,8 @@ def gather_block_quantized(call: Call) -> Result:
     if rest:
         zero = _unpacked(rest[0], bits)
         zero = slice_axis(zero, zero.ndim - 1, 0, n_blocks) if bits < 8 else zero
-        numbers = sub(numbers, repeated(cast(zero, FLOAT32), along, block, size))
+        numbers = numbers - repeated(cast(zero, FLOAT32), along, block, size)
     elif middle:
-        numbers = sub(numbers, float(middle))
-    made = mul(numbers, repeated(cast(scale, FLOAT32), along, block, size))
+        numbers = numbers - float(middle)
+    made = numbers * repeated(cast(scale, FLOAT32), along, block, size)
     return cast(made if is_apart else make("gather", made, places, axis=at), scales.dtype)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from arenite.dtype import BOOL, INT64
 from arenite.errors import AreniteError
 from arenite.frontends.onnx.alternatives import merged
 from arenite.frontends.onnx.call import Call, Unknown
@@ -23,7 +24,6 @@ from arenite.ir import Dim, Node, full, make, size
 from arenite.ir.compose import basic
 from arenite.ir.growing import FOR_EVER, Body, growing
 from arenite.ir.ops.control import trip_size
-from arenite.ir.ops.define import BOOL, INT64
 
 if TYPE_CHECKING:
     from onnx import GraphProto
@@ -262,7 +262,7 @@ def _scanned(
     trips = size(length, INT64)
 
     def place(number: Node, is_backwards: int) -> Node:
-        return basic.sub(basic.sub(trips, 1), number) if is_backwards else number
+        return trips - 1 - number if is_backwards else number
 
     def build(number: Node, carried: Sequence[Node]) -> Body:
         rows = [

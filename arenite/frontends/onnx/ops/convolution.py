@@ -1,39 +1,117 @@
-"""Convolutions: Conv, ConvTranspose, DeformConv, Col2Im, CausalConvWithState."""
+"""What windows over axes are by their attributes; and convolutions: Conv, ConvTranspose,
+DeformConv, Col2Im, CausalConvWithState.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product as places
 
 from arenite.frontends.onnx.call import Call
-from arenite.frontends.onnx.ops.windows import (
-    Windows,
-    auto_pad,
-    cropped,
-    halves,
-    pads_of,
-    per_axis,
-    windows_of,
-)
 from arenite.frontends.onnx.registry import Result, operator
-from arenite.ir import Dim, Node, full, known_le, make, product
+from arenite.ir import Dim, Node, ceildiv, full, known_le, make, maximum, product
 from arenite.ir.compose import convolution, neural
 from arenite.ir.compose.basic import (
-    add,
     along,
     broadcast_to,
     cast,
     concat,
     iota,
-    mul,
     pad,
     reshape,
     size_like,
     slice_all,
     slice_axis,
-    sub,
 )
 from arenite.ir.compose.sampling import linear_sample
+
+#: Elements from one place of a window to the next, and from tap to tap.
+MAX_STEP = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """One number for each spatial axis; padding is (before, after)."""
+
+    kernel: tuple[Dim, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    padding: tuple[tuple[Dim, Dim], ...]
+
+    @property
+    def reach(self) -> tuple[Dim, ...]:
+        """Elements from the first to the last tap."""
+        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
+
+
+def windows_of(call: Call, x: Node, kernel: Sequence[Dim]) -> Windows:
+    """Attributes of a node that slides a kernel over x[N, C, ...]."""
+    n = len(kernel)
+    if x.ndim != n + 2:
+        call.fail(f"a kernel of shape {tuple(kernel)} for an input of shape {x.shape}")
+    strides = per_axis(call, "strides", n, 1)
+    dilations = per_axis(call, "dilations", n, 1)
+    bare = Windows(tuple(kernel), strides, dilations, ((0, 0),) * n)
+    auto = auto_pad(call)
+    if auto == "NOTSET":
+        return Windows(bare.kernel, strides, dilations, pads_of(call, n))
+    if auto == "VALID":
+        return bare
+    padding: list[tuple[Dim, Dim]] = []
+    for size, stride, reach in zip(x.shape[2:], strides, bare.reach, strict=True):
+        total = maximum((ceildiv(size, stride) - 1) * stride + reach - size, 0)
+        padding.append(halves(total, auto == "SAME_LOWER"))
+    return Windows(bare.kernel, strides, dilations, tuple(padding))
+
+
+def auto_pad(call: Call) -> str:
+    """How padding is chosen."""
+    given: str = call.attr("auto_pad", "NOTSET") or "NOTSET"
+    if given not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
+        call.fail(f"auto_pad is {given!r}, not NOTSET, VALID, SAME_UPPER or SAME_LOWER")
+    return given
+
+
+def halves(total: Dim, more_before: bool) -> tuple[Dim, Dim]:
+    """Padding on both sides; an odd element goes to one of them."""
+    less = total // 2
+    return (total - less, less) if more_before else (less, total - less)
+
+
+def per_axis(call: Call, name: str, n: int, default: int) -> tuple[int, ...]:
+    """An attribute with a number for each spatial axis."""
+    given = call.attr(name) or [default] * n
+    least = 0 if name == "output_padding" else 1
+    if len(given) != n or any(not least <= one <= MAX_STEP for one in given):
+        call.fail(f"{name} {list(given)} are not {n} numbers within {least}..{MAX_STEP}")
+    return tuple(given)
+
+
+def pads_of(call: Call, n: int) -> tuple[tuple[int, int], ...]:
+    """The attribute `pads`: all befores, then all afters."""
+    pads = call.attr("pads") or [0] * (2 * n)
+    if len(pads) != 2 * n:
+        call.fail(f"pads {list(pads)} are not a before and an after for each of {n} axes")
+    return tuple(zip(pads[:n], pads[n:], strict=True))
+
+
+def cropped(call: Call, x: Node, windows: Windows) -> tuple[Node, Windows]:
+    """Negative padding takes elements away."""
+    if all(not isinstance(s, int) or s >= 0 for pair in windows.padding for s in pair):
+        return x, windows
+    starts: list[Dim] = [0, 0]
+    stops: list[Dim] = list(x.shape[:2])
+    kept: list[tuple[Dim, Dim]] = []
+    for size, pair in zip(x.shape[2:], windows.padding, strict=True):
+        before, after = (min(s, 0) if isinstance(s, int) else 0 for s in pair)
+        starts.append(-before)
+        stops.append(size + after)
+        kept.append((pair[0] - before, pair[1] - after))
+    x = slice_all(x, starts, stops, [1] * x.ndim)
+    return x, Windows(windows.kernel, windows.strides, windows.dilations, tuple(kept))
+
 
 #: Elements of a block of Col2Im, each of which is a piece of the graph.
 MAX_TAPS = 1024
@@ -50,16 +128,9 @@ def _kernel(call: Call, w: Node) -> tuple[Dim, ...]:
 def conv(call: Call) -> Result:
     x, w = call.node(0), call.node(1)
     x, windows = cropped(call, x, windows_of(call, x, _kernel(call, w)))
-    groups = call.attr("group", 1)
-    return convolution.conv(
-        x,
-        w,
-        call.optional(2),
-        windows.strides,
-        list(windows.padding),
-        windows.dilations,
-        groups,
-    )
+    bias, groups = call.optional(2), call.attr("group", 1)
+    taps = windows.strides, list(windows.padding), windows.dilations
+    return convolution.convolved("conv", x, w, bias, *taps, groups)
 
 
 @operator("ConvTranspose")
@@ -130,7 +201,7 @@ def causal_conv(call: Call) -> Result:
     if past.shape != before:
         call.fail(f"the past state has shape {past.shape}, not {before}")
     whole = concat([past, x], 2) if taps > 1 else x
-    result = convolution.conv(whole, w, bias, 1, 0, 1, channels)
+    result = convolution.convolved("conv", whole, w, bias, 1, 0, 1, channels)
     activation = call.attr("activation", "none")
     if activation in ("silu", "swish"):
         result = neural.silu(result)
@@ -166,7 +237,7 @@ def col2im(call: Call) -> Result:
         tap = reshape(tap, (x.shape[0], channels, *counts))
         for k, (at, d, s, size) in enumerate(zip(place, dilations, strides, padded, strict=True)):
             tap = _spread(tap, 2 + k, s, at * d, size)
-        total = tap if total is None else add(total, tap)
+        total = tap if total is None else total + tap
     assert total is not None
     starts = [0, 0, *(before for before, _ in pads)]
     stops = [*total.shape[:2], *(p[0] + size for p, size in zip(pads, image, strict=True))]
@@ -205,22 +276,20 @@ def deform_conv(call: Call) -> Result:
     for k in range(n):
         at = slice_axis(offsets, 2 + n, k, k + 1)
         at = reshape(at, (batch, sets, *kernel, 1, *counts))
-        start = mul(iota(counts[k], x.dtype), float(windows.strides[k]))
-        start = sub(start, size_like(windows.padding[k][0], start))
-        tap = mul(iota(kernel[k], x.dtype), float(windows.dilations[k]))
-        fixed = add(along(tap, 2 + k, rank), along(start, 3 + n + k, rank))
-        positions.append(reshape(add(at, fixed), (batch * sets, product((*kernel, *counts)))))
+        start = iota(counts[k], x.dtype) * float(windows.strides[k])
+        start = start - size_like(windows.padding[k][0], start)
+        tap = iota(kernel[k], x.dtype) * float(windows.dilations[k])
+        fixed = along(tap, 2 + k, rank) + along(start, 3 + n + k, rank)
+        positions.append(reshape(at + fixed, (batch * sets, product((*kernel, *counts)))))
     image = reshape(x, (batch * sets, channels // sets, *x.shape[2:]))
     seen = linear_sample(image, positions, "zeros")
     seen = reshape(seen, (batch, sets, channels // sets, *kernel, *counts))
     if mask is not None:
-        seen = mul(seen, reshape(mask, (batch, sets, 1, *kernel, *counts)))
+        seen = seen * reshape(mask, (batch, sets, 1, *kernel, *counts))
     # A product for each group: [out, channel * tap] by [channel * tap, place].
     depth = w.shape[1] * taps
     columns = reshape(seen, (batch, groups, depth, product(counts)))
     rows = reshape(w, (1, groups, w.shape[0] // groups, depth))
     result = make("matmul", rows, columns, transpose_a=False, transpose_b=False)
     result = reshape(cast(result, x.dtype), (batch, w.shape[0], *counts))
-    return (
-        result if bias is None else add(result, broadcast_to(along(bias, 1, 2 + n), result.shape))
-    )
+    return result if bias is None else result + broadcast_to(along(bias, 1, 2 + n), result.shape)

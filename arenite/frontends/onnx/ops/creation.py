@@ -6,30 +6,26 @@ import math
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BOOL, FLOAT32, FLOAT64, INT64, DType, Kind
 from arenite.frontends.onnx.call import Call, Unknown
 from arenite.frontends.onnx.operators import sparse
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.frontends.onnx.values import Value
-from arenite.ir import Dim, Expr, Node, bounds, ceildiv, full, make, maximum
+from arenite.ir import Dim, Expr, Node, bounds, ceildiv, full, make, maximum, size
 from arenite.ir.compose.basic import (
-    add,
     along,
     binary,
     broadcast_to,
     cast,
     iota,
-    mul,
     reshape,
     size_like,
     where,
 )
 from arenite.ir.element import widened
-from arenite.ir.ops import size
-from arenite.ir.ops.define import BOOL, INT64, INTEGER
+from arenite.ir.ops.define import INTEGER
 from arenite.ir.ops.unbounded import arange
 
-FLOAT32, FLOAT64 = BY_NAME["float32"], BY_NAME["float64"]
 #: Elements of a range; more are a mistake.
 MAX_RANGE = 1 << 40
 
@@ -99,8 +95,8 @@ def _range_of_sizes(call: Call, dtype: DType) -> Result:
         call.fail("its step is 0")
     distance = limit - start if delta > 0 else start - limit
     count = _checked(call, ceildiv(maximum(0, distance), abs(delta)))
-    steps = mul(iota(count), delta) if delta != 1 else iota(count)
-    return cast(add(steps, size(start, INT64)) if start != 0 else steps, dtype)
+    steps = iota(count) * delta if delta != 1 else iota(count)
+    return cast(steps + size(start, INT64) if start != 0 else steps, dtype)
 
 
 def _checked(call: Call, count: Dim) -> Dim:
@@ -111,7 +107,7 @@ def _checked(call: Call, count: Dim) -> Dim:
 
 def _line(count: Dim, start: float, delta: float, dtype: DType) -> Node:
     wide = FLOAT64 if dtype == FLOAT64 else FLOAT32
-    return cast(add(mul(iota(count, wide), delta), start), dtype)
+    return cast(iota(count, wide) * delta + start, dtype)
 
 
 def _range_in_run(call: Call, dtype: DType) -> Node:
@@ -119,16 +115,16 @@ def _range_in_run(call: Call, dtype: DType) -> Node:
     start, limit, delta = (reshape(call.node(k), ()) for k in range(3))
     if dtype.kind is Kind.FLOAT:
         wide = [cast(one, FLOAT64) for one in (start, limit, delta)]
-        count = cast(make("ceil", make("div", make("sub", wide[1], wide[0]), wide[2])), INT64)
-        steps = cast(arange(binary("maximum", count, 0)), BY_NAME["float32"])
+        count = cast(make("ceil", (wide[1] - wide[0]) / wide[2]), INT64)
+        steps = cast(arange(binary("maximum", count, 0)), FLOAT32)
         steps = cast(steps, dtype if dtype == FLOAT64 else FLOAT32)
-        line = add(mul(steps, cast(delta, steps.dtype)), cast(start, steps.dtype))
+        line = steps * cast(delta, steps.dtype) + cast(start, steps.dtype)
         return cast(line, dtype)
     first, last, step = (cast(one, INT64) for one in (start, limit, delta))
     # As many as the distance has steps, the last one begun counted: rounded up.
-    count = make("neg", make("floordiv", make("sub", first, last), step))
+    count = -((first - last) // step)
     steps = arange(binary("maximum", count, 0))
-    return cast(add(mul(steps, step), first), dtype)
+    return cast(steps * step + first, dtype)
 
 
 @operator("EyeLike", since=9)
@@ -138,7 +134,7 @@ def eye_like(call: Call) -> Result:
         call.fail(f"it takes a matrix, not shape {x.shape}")
     rows, columns = x.shape
     i, j = along(iota(rows), 0, 2), along(iota(columns), 1, 2)
-    ones = binary("eq", j, add(i, int(call.attr("k", 0))))
+    ones = binary("eq", j, i + int(call.attr("k", 0)))
     return cast(ones, call.dtype_attr("dtype", x.dtype))
 
 
@@ -154,7 +150,7 @@ def triangle(call: Call) -> Result:
         k = reshape(call.node(1), ())
         # Beyond every diagonal there is no other: sums stay within 64 bits.
         k = binary("minimum", k, size_like(rows + columns, k))
-        k = binary("maximum", k, make("neg", size_like(rows + columns, k)))
-        i = add(i, k)
+        k = binary("maximum", k, -size_like(rows + columns, k))
+        i = i + k
     kept = binary("ge" if call.attr("upper", 1) else "le", j, i)
     return where(broadcast_to(kept, x.shape), x, False if x.dtype == BOOL else 0)

@@ -4,32 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
+from operator import add
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BOOL, FLOAT32, FLOAT64, INT64, DType, Kind
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Handler, Result, operator
 from arenite.frontends.onnx.structure import aligned
 from arenite.frontends.onnx.values import Value
 from arenite.ir import Node, full, make
 from arenite.ir.compose import basic, neural
-from arenite.ir.compose.basic import (
-    Operand,
-    add,
-    binary,
-    cast,
-    computing,
-    div,
-    mul,
-    reshape,
-    sub,
-    where,
-)
+from arenite.ir.compose.basic import Operand, binary, cast, computing, reshape, where
 from arenite.ir.element import widened
-from arenite.ir.ops.define import BOOL, INT64, INTEGER
-
-FLOAT64 = BY_NAME["float64"]
+from arenite.ir.ops.define import INTEGER
 
 #: Operators of one input to ops of the IR.
 UNARY = {
@@ -115,7 +103,7 @@ def division(call: Call) -> Result:
     """Of integers towards zero."""
     a, b = basic.operands("Div", *aligned(call, call.node(0), call.node(1)))
     if a.dtype.kind is Kind.SIGNED:
-        return make("floordiv", make("sub", a, make("fmod", a, b)), b)
+        return (a - make("fmod", a, b)) // b
     return make("floordiv" if a.dtype.kind is Kind.UNSIGNED else "div", a, b)
 
 
@@ -162,12 +150,12 @@ def _simple_power(base: Node, exponent: Value) -> Node | None:
         return base
     wide = computing(base)
     if number == 2:
-        return cast(mul(wide, wide), base.dtype)
+        return cast(wide * wide, base.dtype)
     if number == 3:
-        return cast(mul(mul(wide, wide), wide), base.dtype)
+        return cast(wide * wide * wide, base.dtype)
     if number == 0.5:
         # The root of a negative zero is one; of minus infinity it is no number.
-        root = make("sqrt", add(wide, 0.0))
+        root = make("sqrt", wide + 0.0)
         infinite = binary("eq", wide, float("-inf"))
         return cast(where(infinite, float("inf"), root), base.dtype)
     return None
@@ -189,7 +177,7 @@ def total(call: Call) -> Result:
         call.fail("it needs an input")
     made = reduce(add, map(computing, nodes))
     if call.op == "Mean":
-        made = div(made, float(len(nodes)))
+        made = made / float(len(nodes))
     return cast(made, nodes[0].dtype)
 
 
@@ -201,13 +189,13 @@ def bit_shift(call: Call) -> Result:
         call.fail(f"direction {direction!r} is neither LEFT nor RIGHT")
     x, amount = basic.operands("BitShift", call.node(0), call.node(1))
     bits = x.dtype.bits
-    too_far = binary("ge", amount, bits)
+    too_far = amount >= bits
     if x.dtype.kind is Kind.SIGNED:
-        too_far = make("or", too_far, binary("lt", amount, 0))
+        too_far = too_far | (amount < 0)
     within = where(too_far, bits - 1, amount)
     if direction == "LEFT":
-        return where(too_far, 0, make("shift_left", x, within))
-    right = make("shift_right", x, within)
+        return where(too_far, 0, x << within)
+    right = x >> within
     return right if x.dtype.kind is Kind.SIGNED else where(too_far, 0, right)
 
 
@@ -215,12 +203,12 @@ def bit_shift(call: Call) -> Result:
 def bitwise_not(call: Call) -> Result:
     x = call.node(0)
     ones = -1 if x.dtype.kind is Kind.SIGNED else (1 << x.dtype.bits) - 1
-    return binary("xor", x, ones)
+    return x ^ ones
 
 
 @operator("Not")
 def logical_not(call: Call) -> Result:
-    return binary("xor", call.node(0), True)
+    return call.node(0) ^ True
 
 
 @operator("Where", since=9)
@@ -238,7 +226,7 @@ def is_infinite(call: Call) -> Result:
     if not positive and not negative:
         return full(x.shape, False, BOOL)
     sign = make("gt" if positive else "lt", x, full(x.shape, 0.0, x.dtype))
-    return make("and", make("isinf", x), sign)
+    return make("isinf", x) & sign
 
 
 # Activations.
@@ -300,7 +288,7 @@ def gelu(call: Call) -> Result:
 @operator("HardSigmoid")
 def hard_sigmoid(call: Call) -> Result:
     x = call.node(0)
-    line = add(mul(computing(x), _attr(call, "alpha", 0.2)), _attr(call, "beta", 0.5))
+    line = computing(x) * _attr(call, "alpha", 0.2) + _attr(call, "beta", 0.5)
     return cast(neural.clip(line, 0.0, 1.0), x.dtype)
 
 
@@ -314,7 +302,7 @@ def leaky_relu(call: Call) -> Result:
 def prelu(call: Call) -> Result:
     x = call.node(0)
     slope = basic.broadcast_to(call.node(1), x.shape)
-    return where(binary("lt", x, 0), mul(x, slope), x)
+    return where(x < 0, x * slope, x)
 
 
 @operator("Swish", since=24)
@@ -327,14 +315,14 @@ def swiglu(call: Call) -> Result:
     gate, value = call.node(0), call.node(1)
     if gate.shape != value.shape:
         call.fail(f"its inputs have shapes {gate.shape} and {value.shape}, which are to be one")
-    return mul(_swish(gate, _attr(call, "alpha", 1.0)), value)
+    return _swish(gate, _attr(call, "alpha", 1.0)) * value
 
 
 def _swish(x: Node, alpha: float) -> Node:
     if alpha == 1:
         return neural.silu(x)
     wide = computing(x)
-    return cast(mul(wide, neural.sigmoid(mul(wide, alpha))), x.dtype)
+    return cast(wide * neural.sigmoid(wide * alpha), x.dtype)
 
 
 @operator("Shrink", since=9)
@@ -343,17 +331,17 @@ def shrink(call: Call) -> Result:
     x = call.node(0)
     wide = cast(x, _shrunk_in(x.dtype))
     edge, bias = _attr(call, "lambd", 0.5), _attr(call, "bias", 0.0)
-    above = where(binary("gt", wide, edge), sub(wide, bias), 0.0)
-    return cast(where(binary("lt", wide, -edge), add(wide, bias), above), x.dtype)
+    above = where(wide > edge, wide - bias, 0.0)
+    return cast(where(wide < -edge, wide + bias, above), x.dtype)
 
 
 def _shrunk_in(dtype: DType) -> DType:
     if dtype.kind is not Kind.FLOAT:
         return FLOAT64
-    return BY_NAME["float32"] if dtype.bits < 32 else dtype
+    return FLOAT32 if dtype.bits < 32 else dtype
 
 
 @operator("ThresholdedRelu", since=10)
 def thresholded_relu(call: Call) -> Result:
     x = call.node(0)
-    return where(binary("gt", x, _attr(call, "alpha", 1.0)), x, 0.0)
+    return where(x > _attr(call, "alpha", 1.0), x, 0.0)

@@ -1,4 +1,6 @@
-"""Operators on images: Resize, Upsample, GridSample, AffineGrid, RoiAlign, ImageDecoder."""
+"""Operators on images and boxes in them: Resize, Upsample, GridSample, AffineGrid, RoiAlign,
+NonMaxSuppression, ImageDecoder.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +9,23 @@ from io import BytesIO
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import FLOAT32, FLOAT64, INT64, DType
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Node, full, make, product
-from arenite.ir.compose import roi
 from arenite.ir.compose.basic import (
-    add,
     broadcast_to,
     cast,
     concat,
-    div,
     iota,
-    mul,
     reshape,
     size_like,
     slice_axis,
-    sub,
 )
 from arenite.ir.compose.interpolation import Axis, Method, resize
-from arenite.ir.compose.sampling import sample
+from arenite.ir.compose.sampling import align, sample
+from arenite.ir.compose.suppression import suppressed
 
 #: Denominators of scales that sizes which are no numbers yet are multiplied with.
 MAX_DENOMINATOR = 64
@@ -68,7 +66,7 @@ def resize_11(call: Call) -> Result:
 
 def _with_part(call: Call, axes: list[Axis]) -> list[Axis]:
     """Axes with the part of each that is read."""
-    part = cast(call.node(1), BY_NAME["float64"])
+    part = cast(call.node(1), FLOAT64)
     if part.shape != (2 * len(axes),):
         call.fail(f"roi has shape {part.shape}: a start and a stop for each of {len(axes)} axes")
     ends = [reshape(slice_axis(part, 0, k, k + 1), ()) for k in range(2 * len(axes))]
@@ -152,21 +150,19 @@ def grid_sample(call: Call) -> Result:
         at = slice_axis(grid, n + 1, n - 1 - k, n - k)
         at = cast(reshape(at, (batch, product(places))), _wide(grid))
         size = size_like(x.shape[2 + k], at)
-        if corners:
-            at = mul(mul(add(at, 1.0), 0.5), sub(size, 1.0))
-        else:
-            at = mul(sub(mul(add(at, 1.0), size), 1.0), 0.5)
-        positions.append(at)
+        from_left = at + 1.0
+        inner = from_left * 0.5 * (size - 1.0) if corners else (from_left * size - 1.0) * 0.5
+        positions.append(inner)
     is_float = x.dtype.kind.value == "float"
-    image = x if is_float or mode == "nearest" else cast(x, BY_NAME["float32"])
+    image = x if is_float or mode == "nearest" else cast(x, FLOAT32)
     if not is_float and mode == "nearest":
-        image = cast(x, BY_NAME["float64"])
+        image = cast(x, FLOAT64)
     made = sample(image, positions, mode, padding, corners)
     return cast(reshape(made, (batch, x.shape[1], *places)), x.dtype)
 
 
 def _wide(x: Node) -> DType:
-    return x.dtype if x.dtype.bits >= 32 else BY_NAME["float32"]
+    return x.dtype if x.dtype.bits >= 32 else FLOAT32
 
 
 @operator("AffineGrid", since=20)
@@ -179,7 +175,7 @@ def affine_grid(call: Call) -> Result:
         call.fail(f"matrices of shape {theta.shape} for an image of {n} axes")
     if theta.ndim != 3 or theta.shape[0] != given[0]:
         call.fail(f"{theta.shape[0]} matrices for {given[0]} images")
-    wide = theta if theta.dtype.bits >= 32 else cast(theta, BY_NAME["float32"])
+    wide = theta if theta.dtype.bits >= 32 else cast(theta, FLOAT32)
     corners = bool(call.attr("align_corners", 0))
     # Coordinates in the order x, y, z: the last axis first; then 1.
     rows = []
@@ -187,10 +183,10 @@ def affine_grid(call: Call) -> Result:
         steps = iota(sizes[k], wide.dtype)
         size = size_like(sizes[k], steps)
         if corners:
-            away = make("maximum", sub(size, 1.0), full((), 1.0, wide.dtype))
-            at = sub(div(mul(steps, 2.0), away), 1.0)
+            away = make("maximum", size - 1.0, full((), 1.0, wide.dtype))
+            at = steps * 2.0 / away - 1.0
         else:
-            at = sub(div(add(mul(steps, 2.0), 1.0), size), 1.0)
+            at = (steps * 2.0 + 1.0) / size - 1.0
         shape: list[Dim] = [1] * n
         shape[k] = sizes[k]
         rows.append(broadcast_to(reshape(at, (*shape, 1)), (*sizes, 1)))
@@ -210,7 +206,7 @@ def roi_align(call: Call) -> Result:
     x, rois, images = call.node(0), call.node(1), call.node(2)
     if x.ndim != 4 or rois.ndim != 2 or rois.shape[1] != 4 or images.shape != rois.shape[:1]:
         call.fail(f"image {x.shape}, regions {rois.shape} and their images {images.shape}")
-    return roi.align(
+    return align(
         x,
         rois,
         images,
@@ -241,3 +237,25 @@ def image_decoder(call: Call) -> Result:
     if form not in ("RGB", "BGR"):
         call.fail(f"pixel_format is {form!r}, not RGB, BGR or Grayscale")
     return Value.of_known(np.ascontiguousarray(pixels[..., ::-1] if form == "BGR" else pixels))
+
+
+@operator("NonMaxSuppression", since=10)
+def non_max_suppression(call: Call) -> Result:
+    boxes, scores = call.node(0), call.node(1)
+    if boxes.ndim != 3 or scores.ndim != 3 or boxes.shape[2] != 4:
+        call.fail(f"boxes of shape {boxes.shape} and scores of shape {scores.shape}")
+    if boxes.shape[:2] != (scores.shape[0], scores.shape[2]):
+        call.fail(f"boxes of shape {boxes.shape} for scores of shape {scores.shape}")
+    count = call.size(2) if call.has(2) else 0
+    if isinstance(count, int) and count < 1:
+        return full((0, 3), 0, INT64)
+    overlap = call.optional(3)
+    least = call.optional(4)
+    return suppressed(
+        boxes,
+        scores,
+        count,
+        full((), 0.0, boxes.dtype) if overlap is None else reshape(cast(overlap, boxes.dtype), ()),
+        None if least is None else reshape(cast(least, scores.dtype), ()),
+        centred=bool(call.attr("center_point_box", 0)),
+    )

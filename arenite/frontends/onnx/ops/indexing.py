@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from arenite.dtype import BOOL, INT64
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.movement import moves
 from arenite.frontends.onnx.registry import Result, operator
@@ -13,7 +14,6 @@ from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Expr, Node, bounds, constant, full, known_le, make, product, topological
 from arenite.ir.compose import basic
 from arenite.ir.compose.basic import (
-    add,
     along,
     binary,
     broadcast_to,
@@ -30,7 +30,7 @@ from arenite.ir.compose.counted_sizes import nonzero, positions_on_axes
 from arenite.ir.compose.indexing import counted_from_front, linear_places, resolved
 from arenite.ir.compose.unique import groups
 from arenite.ir.ops.control import cut
-from arenite.ir.ops.define import BOOL, INT64, INTEGER
+from arenite.ir.ops.define import INTEGER
 
 #: Rows whose columns decide which are equal are sorted by one column after the other.
 MAX_COLUMNS = 1 << 10
@@ -221,9 +221,9 @@ def tensor_scatter(call: Call) -> Result:
         call.fail(f"an update of shape {rows.shape} for a cache of shape {cache.shape}")
     at = along(iota(rows.shape[axis]), axis, cache.ndim)
     if call.has(2):
-        at = add(at, along(cast(call.node(2), INT64), 0, cache.ndim))
+        at = at + along(cast(call.node(2), INT64), 0, cache.ndim)
     if mode == "circular":
-        at = binary("mod", at, size_like(cache.shape[axis], at))
+        at = at % size_like(cache.shape[axis], at)
     at = broadcast_to(at, rows.shape)
     return make("scatter_elements", cache, at, rows, axis=axis, reduction="none")
 
@@ -271,14 +271,14 @@ def _found_slice(call: Call) -> Node:
         (base, shift), (other, further) = _distance(first), _distance(last)
         if base is other and shift < further and step == 1:
             # As i:i+1 in a loop: a length that is known, so that places outside are an error.
-            places = add(iota(further - shift), first)
+            places = iota(further - shift) + first
         else:
             # Backwards, the ends are one further to the front.
             start, end = (_within(place, size, int(step < 0)) for place in (first, last))
-            distance = binary("sub", end, start) if step > 0 else binary("sub", start, end)
-            whole = binary("add", binary("maximum", distance, 0), abs(step) - 1)
-            length = binary("floordiv", whole, abs(step))
-            places = add(basic.mul(cut(iota(size), length), step), start)
+            distance = end - start if step > 0 else start - end
+            whole = binary("maximum", distance, 0) + (abs(step) - 1)
+            length = whole // abs(step)
+            places = cut(iota(size), length) * step + start
         x = make("gather", x, places, axis=axis)
     return x
 
@@ -286,8 +286,8 @@ def _found_slice(call: Call) -> Node:
 def _within(place: Node, size: Dim, shift: int) -> Node:
     """An end of a slice, within 0..size, or as far in front of these as the shift."""
     most = size_like(size, place)
-    place = where(binary("lt", place, 0), add(place, most), place)
-    return binary("minimum", binary("maximum", place, -shift), binary("sub", most, shift))
+    place = where(place < 0, place + most, place)
+    return binary("minimum", binary("maximum", place, -shift), most - shift)
 
 
 def _distance(node: Node) -> tuple[Node, int]:
@@ -354,8 +354,8 @@ def reverse_sequence(call: Call) -> Result:
         call.fail(f"batch_axis {batch} and time_axis {time} of shape {x.shape}")
     steps = along(iota(x.shape[time]), time, x.ndim)
     ends = along(cast(lengths, INT64), batch, x.ndim)
-    backwards = binary("sub", binary("sub", ends, 1), steps)
-    at = where(binary("lt", steps, ends), backwards, steps)
+    backwards = ends - 1 - steps
+    at = where(steps < ends, backwards, steps)
     return make("gather_elements", x, broadcast_to(at, x.shape), axis=time)
 
 

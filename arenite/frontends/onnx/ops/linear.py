@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from arenite.dtype import BY_NAME, Kind
+from arenite.dtype import FLOAT64, Kind
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.ir import Node, make
 from arenite.ir.compose import linear
-from arenite.ir.compose.basic import add, broadcast_to, cast, computing, mul
-from arenite.ir.compose.determinant import determinant
+from arenite.ir.compose.basic import broadcast_to, cast, computing
+from arenite.ir.compose.elimination import determinant
 
 
 @operator("MatMul")
@@ -30,8 +30,8 @@ def gemm(call: Call) -> Result:
     )
     wide = _scaled(computing(product), call.attr("alpha", 1.0))
     if c is not None:
-        wide = add(wide, broadcast_to(_scaled(cast(c, wide.dtype), call.attr("beta", 1.0)),
-                                      wide.shape))  # fmt: skip
+        added = _scaled(cast(c, wide.dtype), call.attr("beta", 1.0))
+        wide = wide + broadcast_to(added, wide.shape)
     return cast(wide, product.dtype)
 
 
@@ -40,10 +40,10 @@ def _scaled(x: Node, factor: float) -> Node:
     if factor == 1:
         return x
     if x.dtype.kind is Kind.FLOAT:
-        return mul(x, factor)
+        return x * factor
     if factor == int(factor):
-        return mul(x, int(factor))
-    return cast(mul(cast(x, BY_NAME["float64"]), factor), x.dtype)
+        return x * int(factor)
+    return cast(cast(x, FLOAT64) * factor, x.dtype)
 
 
 @operator("Einsum")
@@ -53,4 +53,13 @@ def einsum(call: Call) -> Result:
 
 @operator("Det")
 def det(call: Call) -> Result:
-    return determinant(call.node(0))
+    x = square_matrices(call)
+    return cast(determinant(computing(x)), x.dtype)
+
+
+def square_matrices(call: Call) -> Node:
+    """The first input, whose last two axes are as long as each other."""
+    x = call.node(0)
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        call.fail(f"it takes square matrices, not {x.type_text}")
+    return x

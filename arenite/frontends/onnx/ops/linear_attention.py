@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
+from arenite.dtype import INT64
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result
 from arenite.ir import Dim, Node, full, make, parameter, size
-from arenite.ir.compose.basic import (
-    INT64,
-    add,
-    cast,
-    computing,
-    mul,
-    permute,
-    reshape,
-    sub,
-    unary,
-)
+from arenite.ir.compose.basic import cast, computing, permute, reshape
 from arenite.ir.regions import loop
 
 #: Update rules: whether the state decays, and whether values are corrected by what it holds.
@@ -64,17 +55,17 @@ def linear_attention(call: Call) -> Result:
         decay = _packed(call, 4)
         kept = groups if decay.shape[2] == groups else groups * width
         inner = (groups, kept // groups, 1)
-        held = mul(held, unary("exp", now(_by_time(call, decay, inner))))
+        held = held * make("exp", now(_by_time(call, decay, inner)))
     key, value = now(keys), now(values)
     if corrects:
         beta = _packed(call, 5)
         rate = _by_time(call, beta, (groups if beta.shape[2] == groups else 1, 1, 1))
         found = make("matmul", key, held, transpose_a=True, transpose_b=False)
-        value = mul(now(rate), sub(value, found))
-    following = add(held, mul(key, value))
+        value = now(rate) * (value - found)
+    following = held + key * value
     read = make("matmul", now(queries), following, transpose_a=False, transpose_b=False)
     last, rows = loop(size(time, INT64), [initial], ((step, state), (following,)), rows=[read])
-    made = permute(mul(rows, scale), (1, 0, 2, 3, 4))
+    made = permute(rows * scale, (1, 0, 2, 3, 4))
     result = reshape(made, (batch, time, heads * v_width))
     return cast(result, q.dtype), cast(last, q.dtype if past is None else past.dtype)
 

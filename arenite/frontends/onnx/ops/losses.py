@@ -4,25 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import FLOAT64, INT64
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import TRAINING, Result, operator
 from arenite.ir import Node, full, make
 from arenite.ir.compose import neural
-from arenite.ir.compose.basic import (
-    INT64,
-    add,
-    binary,
-    cast,
-    computing,
-    div,
-    expand_dims,
-    mul,
-    reshape,
-    sub,
-    unary,
-    where,
-)
+from arenite.ir.compose.basic import binary, cast, computing, expand_dims, reshape, where
 from arenite.ir.compose.reductions import mean, reduce
 
 
@@ -51,7 +38,7 @@ def _loss(call: Call, likelihood: Node) -> Node:
     # An ignored target may be no class at all.
     places = targets if is_ignored is None else where(is_ignored, 0, targets)
     taken = make("gather_elements", wide, expand_dims(places, 1), axis=1)
-    loss = unary("neg", reshape(taken, targets.shape))
+    loss = -reshape(taken, targets.shape)
     weight: Node | None = None
     if weights is not None:
         weight = make("gather", cast(weights, wide.dtype), places, axis=0)
@@ -60,7 +47,7 @@ def _loss(call: Call, likelihood: Node) -> Node:
         weight = where(is_ignored, 0.0, weight)
         loss = where(is_ignored, 0.0, loss)
     if weight is not None:
-        loss = mul(loss, weight)
+        loss = loss * weight
     axes = list(range(targets.ndim))
     if reduction == "sum":
         loss = reduce("sum", loss, axes)
@@ -68,7 +55,7 @@ def _loss(call: Call, likelihood: Node) -> Node:
         if weight is None:
             loss = mean(loss, axes)
         else:
-            loss = div(reduce("sum", loss, axes), reduce("sum", weight, axes))
+            loss = reduce("sum", loss, axes) / reduce("sum", weight, axes)
     return cast(loss, likelihood.dtype)
 
 
@@ -96,11 +83,11 @@ def adagrad(call: Call) -> Result:
     made = []
     for x, gradient, squares in _groups(call, 3):
         rate = _number(call.node(0), x)
-        rate = div(rate, add(mul(_number(call.node(1), x), decay), 1.0))
-        slope = add(mul(x, norm), gradient)
-        total = add(squares, mul(slope, slope))
-        away = add(unary("sqrt", total), call.attr("epsilon", 1e-6))
-        made.append((sub(x, div(mul(slope, rate), away)), total))
+        rate = rate / (_number(call.node(1), x) * decay + 1.0)
+        slope = x * norm + gradient
+        total = squares + slope * slope
+        away = make("sqrt", total) + call.attr("epsilon", 1e-6)
+        made.append((x - slope * rate / away, total))
     return _in_order(made)
 
 
@@ -113,11 +100,11 @@ def momentum(call: Call) -> Result:
     made = []
     for x, gradient, before in _groups(call, 3):
         rate, count = _number(call.node(0), x), _number(call.node(1), x)
-        slope = add(mul(x, norm), gradient)
-        share = where(binary("gt", count, 0.0), full((), beta, x.dtype), 1.0)
-        moved = add(mul(before, alpha), mul(slope, share))
-        step = add(slope, mul(moved, alpha)) if mode == "nesterov" else moved
-        made.append((sub(x, mul(step, rate)), moved))
+        slope = x * norm + gradient
+        share = where(count > 0.0, full((), beta, x.dtype), 1.0)
+        moved = before * alpha + slope * share
+        step = slope + moved * alpha if mode == "nesterov" else moved
+        made.append((x - step * rate, moved))
     return _in_order(made)
 
 
@@ -125,19 +112,18 @@ def momentum(call: Call) -> Result:
 def adam(call: Call) -> Result:
     alpha, beta = call.attr("alpha", 0.9), call.attr("beta", 0.999)
     norm, after = call.attr("norm_coefficient", 0.0), call.attr("norm_coefficient_post", 0.0)
-    float64 = BY_NAME["float64"]
     made = []
     for x, gradient, before, squares in _groups(call, 4):
-        slope = add(mul(x, norm), gradient)
-        moved = add(mul(before, alpha), mul(slope, 1 - alpha))
-        total = add(mul(squares, beta), mul(mul(slope, slope), 1 - beta))
-        away = add(unary("sqrt", total), call.attr("epsilon", 1e-6))
+        slope = x * norm + gradient
+        moved = before * alpha + slope * (1 - alpha)
+        total = squares * beta + slope * slope * (1 - beta)
+        away = make("sqrt", total) + call.attr("epsilon", 1e-6)
         rate = _number(call.node(0), x)
-        count = cast(reshape(call.node(1), ()), float64)
-        is_later = binary("gt", count, 0.0)
-        top = unary("sqrt", sub(1.0, make("pow", full((), beta, float64), count)))
-        bottom = sub(1.0, make("pow", full((), alpha, float64), count))
-        factor = where(is_later, div(top, where(is_later, bottom, 1.0)), 1.0)
-        new = sub(x, div(mul(moved, mul(rate, cast(factor, x.dtype))), away))
-        made.append((mul(new, 1 - after), moved, total))
+        count = cast(reshape(call.node(1), ()), FLOAT64)
+        is_later = count > 0.0
+        top = make("sqrt", 1.0 - make("pow", full((), beta, FLOAT64), count))
+        bottom = 1.0 - make("pow", full((), alpha, FLOAT64), count)
+        factor = where(is_later, top / where(is_later, bottom, 1.0), 1.0)
+        new = x - moved * (rate * cast(factor, x.dtype)) / away
+        made.append((new * (1 - after), moved, total))
     return _in_order(made)

@@ -8,7 +8,7 @@ from functools import wraps
 
 import numpy as np
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import BOOL, FLOAT32, INT64
 from arenite.frontends.onnx.alternatives import merged
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.random import seed_of
@@ -21,9 +21,7 @@ from arenite.ir.compose import basic, padding
 from arenite.ir.compose.basic import permute, reshape
 from arenite.ir.compose.random import uniform
 from arenite.ir.dim import exact_quotient, found_in
-from arenite.ir.ops.define import BOOL, INT64, broadcast
-
-FLOAT32 = BY_NAME["float32"]
+from arenite.ir.ops.define import broadcast
 
 
 def moves(handler: Handler) -> Handler:
@@ -213,11 +211,11 @@ def split(call: Call) -> Result:
 def _split_in_run(call: Call, x: Node, axis: int, lengths: Sequence[Dim]) -> list[Node]:
     sides = [size_node(one, INT64) for one in (sum(lengths, start=0), x.shape[axis])]
     what = f"the sum of lengths, and the size of axis {axis}, were found to be"
-    start = basic.sub(checked(call, what, *sides, lambda a, b: a == b), sides[0])
+    start = checked(call, what, *sides, lambda a, b: a == b) - sides[0]
     made = []
     for length in lengths:
         made.append(gathered(x, axis, start, length))
-        start = basic.add(start, size_node(length, INT64))
+        start = start + size_node(length, INT64)
     return made
 
 
@@ -382,7 +380,7 @@ def dropout(call: Call) -> Result:
         x = given.node
         kept = _kept(call, ratio, x.shape)
         factor = 1 / (1 - ratio)
-        return basic.where(kept, basic.mul(x, factor), 0.0), kept
+        return basic.where(kept, x * factor, 0.0), kept
     mask = full(given.shape, True, BOOL)
     return given, mask if call.version >= 10 else basic.cast(mask, given.dtype)
 
@@ -402,4 +400,4 @@ def _kept(call: Call, ratio: float, shape: Sequence[Dim]) -> Node:
     if seed is not None and len(sizes) == len(shape) and math.prod(sizes) <= MAX_BETWEEN:
         numbers = np.random.RandomState(seed % 2**32).uniform(0, 1, sizes)
         return constant(numbers >= ratio)
-    return basic.binary("ge", uniform(*seed_of(call), shape, FLOAT32), ratio)
+    return uniform(*seed_of(call), shape, FLOAT32) >= ratio

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import FLOAT32, DType
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.ir import Node, bounds, make, product
 from arenite.ir.compose import neural
 from arenite.ir.compose.basic import (
-    add,
     along,
     binary,
     broadcast_to,
     cast,
     computing,
-    div,
-    mul,
     pad,
     reshape,
-    sub,
-    unary,
     where,
 )
 from arenite.ir.compose.reductions import mean, reduce
-
-FLOAT32 = BY_NAME["float32"]
 
 
 def _stash(call: Call, x: Node) -> DType:
@@ -38,10 +31,10 @@ def _stash(call: Call, x: Node) -> DType:
 def _normalized(x: Node, axes: range | list[int], eps: float) -> tuple[Node, Node, Node]:
     """What has mean 0 and variance 1, the mean, and one over the standard deviation."""
     average = mean(x, list(axes), keep=True)
-    away = sub(x, average)
-    spread = mean(mul(away, away), list(axes), keep=True)
-    factor = unary("rsqrt", add(spread, eps))
-    return mul(away, factor), average, factor
+    away = x - average
+    spread = mean(away * away, list(axes), keep=True)
+    factor = make("rsqrt", spread + eps)
+    return away * factor, average, factor
 
 
 @operator("BatchNormalization", since=7)
@@ -62,12 +55,12 @@ def batch_normalization(call: Call) -> Result:
     axes = [axis for axis in range(x.ndim) if axis != 1]
     now = cast(x, wide)
     current = mean(now, axes)
-    away = sub(now, along(current, 1, x.ndim))
-    variance = mean(mul(away, away), axes)
+    away = now - along(current, 1, x.ndim)
+    variance = mean(away * away, axes)
     made = neural.batch_norm(x, current, variance, scale, bias, eps)
     share = call.attr("momentum", 0.9)
     kept = [
-        cast(add(mul(held, share), mul(new, 1 - share)), average.dtype)
+        cast(held * share + new * (1 - share), average.dtype)
         for held, new in ((before, current), (old, variance))
     ]
     return reshape(made, call.value(0).shape), *kept
@@ -80,7 +73,7 @@ def instance_normalization(call: Call) -> Result:
     made, _, _ = _normalized(wide, range(2, x.ndim), call.attr("epsilon", 1e-5))
     rows = (along(cast(one, wide.dtype), 1, x.ndim) for one in (scale, bias))
     factor, shift = rows
-    return cast(add(mul(made, factor), shift), x.dtype)
+    return cast(made * factor + shift, x.dtype)
 
 
 @operator("LayerNormalization")  # the optimiser of ONNX Runtime writes it into older files too
@@ -94,9 +87,9 @@ def layer_normalization(call: Call) -> Result:
         made = neural.layer_norm(cast(x, stash), x.ndim - axis, cast(scale, stash), shift, eps)
         return cast(made, x.dtype)
     made, average, factor = _normalized(cast(x, stash), range(axis, x.ndim), eps)
-    made = mul(made, _spread(call, scale, stash, x))
+    made = made * _spread(call, scale, stash, x)
     if bias is not None:
-        made = add(made, _spread(call, bias, stash, x))
+        made = made + _spread(call, bias, stash, x)
     asked = call.dtype_attr("stash_type", FLOAT32)
     return cast(made, x.dtype), cast(average, asked), cast(factor, asked)
 
@@ -115,9 +108,9 @@ def rms_normalization(call: Call) -> Result:
     if scale.shape == x.shape[axis:]:
         made = neural.rms_norm(wide, x.ndim - axis, cast(scale, wide.dtype), eps)
         return cast(made, scale.dtype)
-    spread = mean(mul(wide, wide), list(range(axis, x.ndim)), keep=True)
-    made = mul(wide, unary("rsqrt", add(spread, eps)))
-    return cast(mul(made, _spread(call, scale, wide.dtype, x)), scale.dtype)
+    spread = mean(wide * wide, list(range(axis, x.ndim)), keep=True)
+    made = wide * make("rsqrt", spread + eps)
+    return cast(made * _spread(call, scale, wide.dtype, x), scale.dtype)
 
 
 @operator("GroupNormalization", since=21)
@@ -160,12 +153,12 @@ def lrn(call: Call) -> Result:
     before, after = min((size - 1) // 2, most), min(size // 2, most)
     padding = [(0, 0)] * x.ndim
     padding[1] = (before, after)
-    squares = pad(mul(wide, wide), padding, 0.0)
+    squares = pad(wide * wide, padding, 0.0)
     reach = before + 1 + after
     near = make("window", squares, axes=(1,), sizes=(reach,), strides=(1,), dilations=(1,))
     total = reduce("sum", near, [x.ndim])
-    inner = add(mul(total, call.attr("alpha", 1e-4) / size), call.attr("bias", 1.0))
-    return cast(div(wide, binary("pow", inner, call.attr("beta", 0.75))), x.dtype)
+    inner = total * (call.attr("alpha", 1e-4) / size) + call.attr("bias", 1.0)
+    return cast(wide / binary("pow", inner, call.attr("beta", 0.75)), x.dtype)
 
 
 @operator("LpNormalization")
@@ -176,11 +169,11 @@ def lp_normalization(call: Call) -> Result:
     if p not in (1, 2):
         call.fail(f"p is {p}, not 1 or 2")
     if p == 1:
-        size = reduce("sum", unary("abs", wide), [axis], keep=True)
+        size = reduce("sum", abs(wide), [axis], keep=True)
     else:
-        size = unary("sqrt", reduce("sum", mul(wide, wide), [axis], keep=True))
+        size = make("sqrt", reduce("sum", wide * wide, [axis], keep=True))
     is_zero = binary("eq", size, 0.0)
-    return cast(where(is_zero, 0.0, div(wide, where(is_zero, 1.0, size))), x.dtype)
+    return cast(where(is_zero, 0.0, wide / where(is_zero, 1.0, size)), x.dtype)
 
 
 @operator("MeanVarianceNormalization", since=9)
@@ -188,9 +181,9 @@ def mean_variance_normalization(call: Call) -> Result:
     x = call.node(0)
     axes = call.axes(call.attr("axes", [0, 2, 3]), x.ndim)
     wide = computing(x)
-    away = sub(wide, mean(wide, axes, keep=True))
-    spread = mean(mul(away, away), axes, keep=True)
-    return cast(div(away, add(unary("sqrt", spread), 1e-9)), x.dtype)
+    away = wide - mean(wide, axes, keep=True)
+    spread = mean(away * away, axes, keep=True)
+    return cast(away / (make("sqrt", spread) + 1e-9), x.dtype)
 
 
 def _along_axis(function: Callable[[Node, int], Node]) -> Callable[[Call], Result]:

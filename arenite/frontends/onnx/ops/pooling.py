@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from arenite.dtype import Kind
+from arenite.dtype import INT64, Kind
 from arenite.frontends.onnx.call import Call
-from arenite.frontends.onnx.ops.windows import Windows, auto_pad, pads_of, per_axis, windows_of
+from arenite.frontends.onnx.ops.convolution import Windows, auto_pad, pads_of, per_axis, windows_of
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.ir import Dim, Node, full, make, product
 from arenite.ir.compose import neural
-from arenite.ir.compose.basic import (
-    INT64,
-    add,
-    along,
-    binary,
-    cast,
-    computing,
-    iota,
-    mul,
-    pad,
-    reshape,
-    size_like,
-    sub,
-    unary,
-)
+from arenite.ir.compose.basic import along, binary, cast, computing, iota, pad, reshape, size_like
 from arenite.ir.compose.reductions import mean, reduce
 from arenite.ir.ops.reductions import least
 
@@ -70,10 +56,10 @@ def _indices(call: Call, x: Node, windows: Windows) -> Node:
     at = make("argmax", reshape(view, (*counts, product(sizes))), axis=2 + n)
     places = []
     for k in reversed(range(n)):
-        at, tap = binary("floordiv", at, sizes[k]), binary("mod", at, sizes[k])
-        first = mul(iota(counts[2 + k]), windows.strides[k])
-        first = sub(first, size_like(windows.padding[k][0], first))
-        place = add(mul(tap, windows.dilations[k]), along(first, 2 + k, 2 + n))
+        at, tap = at // sizes[k], at % sizes[k]
+        first = iota(counts[2 + k]) * windows.strides[k]
+        first = first - size_like(windows.padding[k][0], first)
+        place = tap * windows.dilations[k] + along(first, 2 + k, 2 + n)
         # Where all elements are the least there is, one of the padding may have been found.
         last = size_like(x.shape[2 + k] - 1, place)
         places.append(binary("minimum", binary("maximum", place, 0), last))
@@ -83,13 +69,13 @@ def _indices(call: Call, x: Node, windows: Windows) -> Node:
     index: Node | None = None
     for k in axes:
         if index is not None:
-            index = mul(index, size_like(spatial[k], index))
-        index = places[k] if index is None else add(index, places[k])
+            index = index * size_like(spatial[k], index)
+        index = places[k] if index is None else index + places[k]
     assert index is not None
     plane = product(spatial)
     for axis, stride in ((0, x.shape[1] * plane), (1, plane)):
         start = iota(x.shape[axis])
-        index = add(index, along(mul(start, size_like(stride, start)), axis, 2 + n))
+        index = index + along(start * size_like(stride, start), axis, 2 + n)
     return index
 
 
@@ -109,7 +95,7 @@ def average_pool(call: Call) -> Result:
 def lp_pool(call: Call) -> Result:
     x, p = call.node(0), _p(call)
     windows = _windows(call, x)
-    raised = _power(unary("abs", computing(x)), p)
+    raised = _power(abs(computing(x)), p)
     view = neural.windows(
         raised, _sizes(call), windows.strides, windows.padding, windows.dilations, 0.0
     )
@@ -126,13 +112,13 @@ def _p(call: Call) -> int:
 def _power(x: Node, p: float) -> Node:
     if p == 1:
         return x
-    return mul(x, x) if p == 2 else binary("pow", x, float(p))
+    return x * x if p == 2 else binary("pow", x, float(p))
 
 
 def _root(x: Node, p: float) -> Node:
     if p == 1:
         return x
-    return unary("sqrt", x) if p == 2 else binary("pow", x, 1 / p)
+    return make("sqrt", x) if p == 2 else binary("pow", x, 1 / p)
 
 
 def _spatial(x: Node) -> range:
@@ -154,7 +140,7 @@ def global_average_pool(call: Call) -> Result:
 @operator("GlobalLpPool")
 def global_lp_pool(call: Call) -> Result:
     x, p = call.node(0), _p(call)
-    raised = _power(unary("abs", computing(x)), p)
+    raised = _power(abs(computing(x)), p)
     return cast(_root(reduce("sum", raised, _spatial(x), keep=True), p), x.dtype)
 
 

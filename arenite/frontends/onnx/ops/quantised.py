@@ -7,7 +7,7 @@ makes is `cast(integers, float32) * scale`, by which `passes.quantised` knows it
 
 from __future__ import annotations
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import FLOAT32, INT32, UINT8, DType
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.casts import numbers
 from arenite.frontends.onnx.registry import Result, operator
@@ -15,19 +15,14 @@ from arenite.frontends.onnx.types import dtype_of
 from arenite.ir import Dim, Node, full, make
 from arenite.ir.compose.basic import (
     Operand,
-    add,
     along,
     binary,
     broadcast_to,
     cast,
-    div,
     expand_dims,
-    mul,
     permute,
     reshape,
     slice_axis,
-    sub,
-    unary,
     where,
 )
 from arenite.ir.compose.blocks import blocks_of, has_blocks
@@ -37,10 +32,7 @@ from arenite.ir.compose.padding import filled
 from arenite.ir.compose.reductions import reduce
 from arenite.ir.element import widened
 from arenite.ir.ops.blocks import RUN, dequantise
-from arenite.ir.ops.define import INT32, INTEGER
-
-FLOAT32, UINT8 = BY_NAME["float32"], BY_NAME["uint8"]
-
+from arenite.ir.ops.define import INTEGER
 
 # One number after the other.
 
@@ -48,17 +40,17 @@ FLOAT32, UINT8 = BY_NAME["float32"], BY_NAME["uint8"]
 def quantized(x: Node, zero: Node | None, dtype: DType, saturate: bool = True) -> Node:
     """Numbers of units as elements of a quantised type: to the nearest, within its range."""
     if dtype.kind not in INTEGER:
-        return numbers(x if zero is None else add(x, cast(zero, x.dtype)), dtype, saturate)
-    whole = cast(unary("round", x), FLOAT32 if x.dtype.bits < 32 else x.dtype)
+        return numbers(x if zero is None else x + cast(zero, x.dtype), dtype, saturate)
+    whole = cast(make("round", x), FLOAT32 if x.dtype.bits < 32 else x.dtype)
     if zero is not None:
-        whole = add(whole, _operand(zero, whole.dtype))
+        whole = whole + _operand(zero, whole.dtype)
     return cast(whole, dtype)  # which keeps within the range
 
 
 def shifted(x: Node, zero: Node | None) -> Node:
     """Integers less their zero point."""
     wide = cast(x, INT32)
-    return wide if zero is None else sub(wide, _operand(zero, INT32))
+    return wide if zero is None else wide - _operand(zero, INT32)
 
 
 def _operand(zero: Node, dtype: DType) -> Operand:
@@ -73,8 +65,8 @@ def dequantized(x: Node, scale: Node, zero: Node | None) -> Node:
         real = cast(shifted(x, zero), dtype)
     else:
         real = cast(x, dtype)
-        real = real if zero is None else sub(real, cast(zero, dtype))
-    return mul(real, cast(scale, dtype))
+        real = real if zero is None else real - cast(zero, dtype)
+    return real * cast(scale, dtype)
 
 
 def zero_point(call: Call, index: int) -> Node | None:
@@ -132,7 +124,7 @@ def quantize_linear(call: Call) -> Result:
     number = call.attr("precision", 0)
     precision = dtype_of(number, call.where) if number else scale.dtype
     zero = zero_point(call, 2)
-    units = div(cast(x, precision), _spread(call, cast(scale, precision), x))
+    units = cast(x, precision) / _spread(call, cast(scale, precision), x)
     zero = None if zero is None else _spread(call, zero, x)
     return quantized(units, zero, dtype, bool(call.attr("saturate", 1)))
 
@@ -183,12 +175,12 @@ def _in_blocks(call: Call, x: Node, scale: Node) -> Node | None:
 
     # Nibbles without a sign: those of signed numbers count from -8.
     first = -8 if x.dtype.name == "int4" else 0
-    pairs_ = reshape(sub(cast(in_rows(x), INT32), first), (width, depth // 2, 2))
+    pairs_ = reshape(cast(in_rows(x), INT32) - first, (width, depth // 2, 2))
     low, high = (reshape(slice_axis(pairs_, 2, k, k + 1), (width, depth // 2)) for k in (0, 1))
-    numbers_ = cast(add(low, mul(high, 16)), UINT8)
+    numbers_ = cast(low + high * 16, UINT8)
     zeros = full((1, 1), float(-first), FLOAT32)
     if call.has(2):
-        zeros = in_rows(sub(cast(call.node(2), FLOAT32), float(first)))
+        zeros = in_rows(cast(call.node(2), FLOAT32) - float(first))
     is_half = first == -8 and not call.has(2)
     scales = cast(in_rows(scale), FLOAT32)
     blocks = blocks_of(numbers_, scales, None if is_half else zeros, 4, block or depth)
@@ -205,11 +197,11 @@ def dynamically(x: Node) -> tuple[Node, Node, Node]:
     axes = list(range(x.ndim))
     low = binary("minimum", reduce("min", x, axes), 0.0)
     high = binary("maximum", reduce("max", x, axes), 0.0)
-    span = sub(high, low)
+    span = high - low
     is_flat = binary("eq", span, 0.0)  # all are 0: any scale does
-    scale = where(is_flat, 1.0, div(span, 255.0))
-    zero = cast(unary("round", div(unary("neg", low), scale)), UINT8)
-    return quantized(div(x, scale), zero, UINT8), scale, zero
+    scale = where(is_flat, 1.0, span / 255.0)
+    zero = cast(make("round", -low / scale), UINT8)
+    return quantized(x / scale, zero, UINT8), scale, zero
 
 
 # Products.
@@ -248,16 +240,16 @@ def qlinear_matmul(call: Call) -> Result:
     za, zb = zero_point(call, 2), zero_point(call, 5)
     if a.dtype.kind not in INTEGER:
         real = matmul(dequantized(a, scale_a, rows(za, a)), dequantized(b, scale_b, columns(zb, b)))
-        units = div(real, cast(reshape(call.numbers(6), ()), FLOAT32))
+        units = real / cast(reshape(call.numbers(6), ()), FLOAT32)
     else:
         sums = product_of(a, za, b, zb)
-        scale = mul(cast(scale_a, FLOAT32), cast(scale_b, FLOAT32))
-        units = scaled(sums, div(scale, cast(reshape(call.numbers(6), ()), FLOAT32)))
+        scale = cast(scale_a, FLOAT32) * cast(scale_b, FLOAT32)
+        units = scaled(sums, scale / cast(reshape(call.numbers(6), ()), FLOAT32))
     return requantized(call, units, 7)
 
 
 def scaled(sums: Node, scale: Node) -> Node:
-    return mul(cast(sums, FLOAT32), scale)
+    return cast(sums, FLOAT32) * scale
 
 
 def requantized(call: Call, units: Node, zero_index: int) -> Node:
@@ -329,10 +321,10 @@ def qlinear_conv(call: Call) -> Result:
     x, w = call.node(0), call.node(3)
     sums = sums_of_conv(call, x, zero_point(call, 2), w, zero_point(call, 5))
     if call.has(8):
-        sums = add(sums, along(call.numbers(8), 1, x.ndim))
+        sums = sums + along(call.numbers(8), 1, x.ndim)
     scale = call.numbers(4)
     scale = (
         along(scale, 1, x.ndim) if scale.ndim == 1 and scale.shape[0] != 1 else reshape(scale, ())
     )
-    unit = div(mul(reshape(call.numbers(1), ()), scale), reshape(call.numbers(6), ()))
+    unit = reshape(call.numbers(1), ()) * scale / reshape(call.numbers(6), ())
     return requantized(call, scaled(sums, unit), 7)

@@ -7,11 +7,11 @@ real numbers and quantise these.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import add, mul
 
-from arenite.dtype import DType
+from arenite.dtype import FLOAT32, DType
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.quantised import (
-    FLOAT32,
     columns,
     dequantized,
     dynamically,
@@ -22,9 +22,9 @@ from arenite.frontends.onnx.ops.quantised import (
     zero_point,
 )
 from arenite.frontends.onnx.registry import MICROSOFT, Handler, Result, operator
-from arenite.ir import Dim, Node, product
+from arenite.ir import Dim, Node, make, product
 from arenite.ir.compose import basic, convolution, neural
-from arenite.ir.compose.basic import add, cast, div, mul, reshape, swap_axes, where
+from arenite.ir.compose.basic import cast, reshape, swap_axes, where
 from arenite.ir.compose.reductions import mean
 
 
@@ -48,10 +48,10 @@ def _real(call: Call, index: int) -> Node:
 
 def _quantised(call: Call, real: Node, index: int) -> Node:
     """By the scale and the zero point at an input; without the latter of the first input's type."""
-    units = div(real, _scalar(call, index))
+    units = real / _scalar(call, index)
     if call.has(index + 1):
         return requantized(call, units, index + 1)
-    return cast(basic.unary("round", units), call.value(0).dtype)
+    return cast(make("round", units), call.value(0).dtype)
 
 
 def _binary(function: Callable[[Node, Node], Node]) -> Handler:
@@ -134,7 +134,7 @@ def concat(call: Call) -> Result:
         call.fail(f"{len(call)} inputs; two, and three for each tensor, are needed")
     parts = [_real(call, index) for index in range(2, len(call), 3)]
     joined = basic.concat(parts, call.axis(call.need_attr("axis"), parts[0].ndim))
-    return requantized(call, div(joined, _scalar(call, 0)), 1)
+    return requantized(call, joined / _scalar(call, 0), 1)
 
 
 @operator("QLinearWhere", domain=MICROSOFT)
@@ -154,12 +154,12 @@ def gemm(call: Call) -> Result:
     alpha = float(call.attr("alpha", 1.0))
     sums = product_of(a, zero_point(call, 2), b, zero_point(call, 5))
     if call.has(6):
-        sums = add(sums, call.numbers(6))
-    scale = mul(_scalar(call, 1), _per_column(call.numbers(4)))
-    scale = scale if alpha == 1 else mul(scale, alpha)
+        sums = sums + call.numbers(6)
+    scale = _scalar(call, 1) * _per_column(call.numbers(4))
+    scale = scale if alpha == 1 else scale * alpha
     if not call.has(7):
         return scaled(sums, scale)
-    return requantized(call, scaled(sums, div(scale, _scalar(call, 7))), 8)
+    return requantized(call, scaled(sums, scale / _scalar(call, 7)), 8)
 
 
 def _per_column(scale: Node) -> Node:
@@ -173,7 +173,7 @@ def matmul_integer_to_float(call: Call) -> Result:
     scale_a, scale_b = rows(call.numbers(2), a), columns(call.numbers(3), b)
     assert scale_a is not None
     assert scale_b is not None
-    return _with_bias(call, scaled(sums, cast(mul(scale_a, scale_b), FLOAT32)), 6, scale_a.dtype)
+    return _with_bias(call, scaled(sums, cast(scale_a * scale_b, FLOAT32)), 6, scale_a.dtype)
 
 
 @operator("DynamicQuantizeMatMul", domain=MICROSOFT)
@@ -181,10 +181,10 @@ def dynamic_quantize_matmul(call: Call) -> Result:
     numbers, scale, zero = dynamically(call.node(0))
     b = call.node(1)
     sums = product_of(numbers, zero, b, zero_point(call, 3))
-    real = scaled(sums, mul(scale, _per_column(call.numbers(2))))
+    real = scaled(sums, scale * _per_column(call.numbers(2)))
     return _with_bias(call, real, 4, FLOAT32)
 
 
 def _with_bias(call: Call, real: Node, index: int, dtype: DType) -> Node:
     bias = call.optional(index)
-    return cast(real if bias is None else add(real, cast(bias, FLOAT32)), dtype)
+    return cast(real if bias is None else real + cast(bias, FLOAT32), dtype)

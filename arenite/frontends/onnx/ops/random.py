@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import struct
 
-from arenite.dtype import BY_NAME, DType
+from arenite.dtype import FLOAT32, INT32, UINT64, DType
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.ir import Dim, Node, full, make
 from arenite.ir.compose import basic, random
-from arenite.ir.ops.define import UINT64
-
-FLOAT32, INT32 = BY_NAME["float32"], BY_NAME["int32"]
 
 
 def seed_of(call: Call) -> tuple[Node, int]:
@@ -42,13 +39,13 @@ def _given(call: Call) -> tuple[tuple[Dim, ...], DType]:
 
 def _normal(call: Call, shape: tuple[Dim, ...], dtype: DType) -> Node:
     numbers = random.normal(*seed_of(call), shape, dtype)
-    return basic.add(basic.mul(numbers, call.attr("scale", 1.0)), call.attr("mean", 0.0))
+    return numbers * float(call.attr("scale", 1.0)) + float(call.attr("mean", 0.0))
 
 
 def _uniform(call: Call, shape: tuple[Dim, ...], dtype: DType) -> Node:
-    low, high = call.attr("low", 0.0), call.attr("high", 1.0)
+    low, high = float(call.attr("low", 0.0)), float(call.attr("high", 1.0))
     numbers = random.uniform(*seed_of(call), shape, dtype)
-    return basic.add(basic.mul(numbers, high - low), low)
+    return numbers * (high - low) + low
 
 
 @operator("RandomNormal", pure=False)
@@ -75,7 +72,7 @@ def random_uniform_like(call: Call) -> Result:
 def bernoulli(call: Call) -> Result:
     chance = call.node(0)
     numbers = random.uniform(*seed_of(call), chance.shape, chance.dtype)
-    return basic.cast(make("lt", numbers, chance), call.dtype_attr("dtype", chance.dtype))
+    return basic.cast(numbers < chance, call.dtype_attr("dtype", chance.dtype))
 
 
 @operator("Multinomial", pure=False)
@@ -89,8 +86,8 @@ def multinomial(call: Call) -> Result:
     shape = (rows, count, classes)
     numbers = random.uniform(*seed_of(call), shape, FLOAT32)
     # 1 - u is never 0, and its logarithm is 0 only where u is.
-    spread = basic.unary("neg", basic.unary("log", basic.sub(1.0, numbers)))
-    noise = basic.unary("neg", basic.unary("log", spread))
+    spread = -make("log", 1.0 - numbers)
+    noise = -make("log", spread)
     logits = basic.broadcast_to(basic.expand_dims(basic.cast(x, FLOAT32), 1), shape)
-    best = make("argmax", basic.add(logits, noise), axis=2)
+    best = make("argmax", logits + noise, axis=2)
     return basic.cast(best, call.dtype_attr("dtype", INT32))

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from arenite.dtype import INT64
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
-from arenite.ir import Node
+from arenite.ir import Node, make
 from arenite.ir.compose import neural, recurrent
 from arenite.ir.compose.basic import (
-    INT64,
-    add,
     binary,
     cast,
     concat,
     expand_dims,
-    mul,
     permute,
     reshape,
     slice_axis,
-    unary,
     where,
 )
-from arenite.ir.compose.recurrent import Function, Peepholes
+from arenite.ir.compose.recurrent import Function, Layer, Peepholes
 
 #: Activations to the numbers they take where a model gives none.
 DEFAULTS: dict[str, tuple[float, ...]] = {
@@ -40,16 +36,16 @@ def _activation(name: str, numbers: tuple[float, ...]) -> Function | None:
     alpha, beta = (*numbers, 0.0, 0.0)[:2]
     functions: dict[str, Function] = {
         "relu": lambda x: binary("maximum", x, 0.0),
-        "tanh": lambda x: unary("tanh", x),
+        "tanh": lambda x: make("tanh", x),
         "sigmoid": neural.sigmoid,
         "softsign": neural.softsign,
         "softplus": neural.softplus,
-        "affine": lambda x: add(mul(x, alpha), beta),
+        "affine": lambda x: x * alpha + beta,
         "elu": lambda x: neural.elu(x, alpha),
-        "hardsigmoid": lambda x: neural.clip(add(mul(x, alpha), beta), 0.0, 1.0),
+        "hardsigmoid": lambda x: neural.clip(x * alpha + beta, 0.0, 1.0),
         "leakyrelu": lambda x: neural.leaky_relu(x, alpha),
-        "scaledtanh": lambda x: mul(unary("tanh", mul(x, beta)), alpha),
-        "thresholdedrelu": lambda x: where(binary("ge", x, alpha), x, 0.0),
+        "scaledtanh": lambda x: make("tanh", x * beta) * alpha,
+        "thresholdedrelu": lambda x: where(x >= alpha, x, 0.0),
     }
     return functions.get(name)
 
@@ -76,24 +72,10 @@ def _activations(call: Call, defaults: list[str], n_directions: int) -> Iterator
         yield made[start : start + n]
 
 
-@dataclass(frozen=True, slots=True)
-class Direction:
-    """Weights and initial state of one direction."""
-
-    x: Node
-    w: Node
-    r: Node
-    w_bias: Node | None
-    r_bias: Node | None
-    lengths: Node | None
-    hidden: Node | None
-    reverse: bool
-    functions: list[Function]
-    limit: float | None
-    index: int
-
-
-def _directions(call: Call, n_gates: int, defaults: list[str]) -> list[Direction]:
+def _layers(
+    call: Call, n_gates: int, defaults: list[str], apart: bool = False
+) -> list[tuple[Layer, Node | None]]:
+    """The layer of each direction; where biases are to stay apart, that of the state beside it."""
     direction = call.attr("direction", "forward")
     if direction not in ("forward", "reverse", "bidirectional"):
         call.fail(f"direction is {direction!r}, not forward, reverse or bidirectional")
@@ -113,27 +95,19 @@ def _directions(call: Call, n_gates: int, defaults: list[str]) -> list[Direction
         zip(reverses, _activations(call, defaults, len(reverses)), strict=True)
     ):
         both = _of_direction(call.optional(3), index)
-        biases: list[Node | None] = [None, None]
+        bias: Node | None = None
+        state_bias: Node | None = None
         if both is not None:
             n = n_gates * width
             if both.shape != (2 * n,):
                 call.fail(f"a bias of shape {both.shape} in each direction, not {(2 * n,)}")
-            biases = [slice_axis(both, 0, 0, n), slice_axis(both, 0, n, 2 * n)]
-        found.append(
-            Direction(
-                x,
-                _one(w, index),
-                _one(r, index),
-                biases[0],
-                biases[1],
-                lengths,
-                _state(call, 5, index),
-                reverse,
-                functions,
-                call.attr("clip") or None,
-                index,
-            )
-        )
+            bias, state_bias = slice_axis(both, 0, 0, n), slice_axis(both, 0, n, 2 * n)
+            if not apart:
+                bias, state_bias = bias + state_bias, None
+        hidden, limit = _state(call, 5, index), call.attr("clip") or None
+        weights = _one(w, index), _one(r, index)
+        layer = Layer(x, *weights, bias, hidden, reverse, functions, limit, lengths)
+        found.append((layer, state_bias))
     return found
 
 
@@ -162,83 +136,34 @@ def _stacked(call: Call, made: Sequence[tuple[Node, ...]]) -> tuple[Node, ...]:
     return outputs, *last
 
 
-def _sum(a: Node | None, b: Node | None) -> Node | None:
-    return None if a is None or b is None else add(a, b)
-
-
 @operator("LSTM", since=7)
 def lstm(call: Call) -> Result:
     made = []
-    for one in _directions(call, 4, ["Sigmoid", "Tanh", "Tanh"]):
-        given = _of_direction(call.optional(7), one.index)
+    for index, (layer, _) in enumerate(_layers(call, 4, ["Sigmoid", "Tanh", "Tanh"])):
+        given = _of_direction(call.optional(7), index)
         peepholes = None
         if given is not None:
-            width = one.r.shape[1]
+            width = layer.r.shape[1]
             if given.shape != (3 * width,):
                 call.fail(f"peepholes of shape {given.shape} in each direction")
             peepholes = Peepholes(
                 *(slice_axis(given, 0, k * width, (k + 1) * width) for k in range(3))
             )
-        made.append(
-            recurrent.lstm(
-                one.x,
-                one.w,
-                one.r,
-                _sum(one.w_bias, one.r_bias),
-                one.hidden,
-                _state(call, 6, one.index),
-                reverse=one.reverse,
-                gates="iofg",
-                peepholes=peepholes,
-                coupled=bool(call.attr("input_forget", 0)),
-                functions=one.functions,
-                limit=one.limit,
-                lengths=one.lengths,
-            )
-        )
+        cell, coupled = _state(call, 6, index), bool(call.attr("input_forget", 0))
+        made.append(recurrent.lstm(layer, cell, gates="iofg", peepholes=peepholes, coupled=coupled))
     return _stacked(call, made)
 
 
 @operator("GRU", since=7)
 def gru(call: Call) -> Result:
-    made = []
-    for one in _directions(call, 3, ["Sigmoid", "Tanh"]):
-        bias, state_bias = one.w_bias, one.r_bias
-        if not call.attr("linear_before_reset", 0):
-            bias, state_bias = _sum(bias, state_bias), None
-        made.append(
-            recurrent.gru(
-                one.x,
-                one.w,
-                one.r,
-                bias,
-                state_bias,
-                one.hidden,
-                reset_first=not call.attr("linear_before_reset", 0),
-                reverse=one.reverse,
-                gates="zrn",
-                functions=one.functions,
-                limit=one.limit,
-                lengths=one.lengths,
-            )
-        )
+    is_late = bool(call.attr("linear_before_reset", 0))
+    made = [
+        recurrent.gru(layer, state_bias, reset_first=not is_late, gates="zrn")
+        for layer, state_bias in _layers(call, 3, ["Sigmoid", "Tanh"], apart=is_late)
+    ]
     return _stacked(call, made)
 
 
 @operator("RNN", since=7)
 def rnn(call: Call) -> Result:
-    made = [
-        recurrent.rnn(
-            one.x,
-            one.w,
-            one.r,
-            _sum(one.w_bias, one.r_bias),
-            one.hidden,
-            reverse=one.reverse,
-            function=one.functions[0],
-            limit=one.limit,
-            lengths=one.lengths,
-        )
-        for one in _directions(call, 1, ["Tanh"])
-    ]
-    return _stacked(call, made)
+    return _stacked(call, [recurrent.rnn(layer) for layer, _ in _layers(call, 1, ["Tanh"])])

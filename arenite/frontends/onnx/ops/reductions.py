@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from arenite.dtype import BY_NAME, Kind
+from arenite.dtype import FLOAT64, INT64, Kind
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Handler, Result, operator
 from arenite.frontends.onnx.structure import checked
@@ -18,18 +18,13 @@ from arenite.ir.compose.basic import (
     expand_dims,
     flip,
     iota,
-    mul,
     pad,
     reshape,
     size_like,
     slice_axis,
-    sub,
-    unary,
 )
 from arenite.ir.compose.reductions import reduce
 from arenite.ir.ops.control import cut
-
-FLOAT64, INT64 = BY_NAME["float64"], BY_NAME["int64"]
 
 #: Operators, and the version since which they take their axes as an input.
 AXES_AS_INPUT = {
@@ -63,7 +58,7 @@ def _real(x: Node) -> Node:
 
 
 def _square(x: Node) -> Node:
-    return mul(x, x)
+    return x * x
 
 
 def _sum(x: Node, axes: list[int], keep: bool) -> Node:
@@ -79,9 +74,9 @@ def _mean(x: Node, axes: list[int], keep: bool) -> Node:
 
 
 REDUCTIONS: dict[str, Callable[[Node, list[int], bool], Node]] = {
-    "ReduceL1": lambda x, axes, keep: _sum(unary("abs", computing(x)), axes, keep),
-    "ReduceL2": lambda x, axes, keep: unary("sqrt", _sum(_square(_real(x)), axes, keep)),
-    "ReduceLogSum": lambda x, axes, keep: unary("log", _sum(_real(x), axes, keep)),
+    "ReduceL1": lambda x, axes, keep: _sum(abs(computing(x)), axes, keep),
+    "ReduceL2": lambda x, axes, keep: make("sqrt", _sum(_square(_real(x)), axes, keep)),
+    "ReduceLogSum": lambda x, axes, keep: make("log", _sum(_real(x), axes, keep)),
     "ReduceLogSumExp": lambda x, axes, keep: reductions.logsumexp(_real(x), axes, keep),
     "ReduceMax": _extreme("max"),
     "ReduceMean": _mean,
@@ -115,7 +110,7 @@ def arg_extreme(call: Call) -> Result:
     given = flip(x, [axis]) if is_last else x
     made = make("argmax" if call.op == "ArgMax" else "argmin", given, axis=axis)
     if is_last:
-        made = sub(size_like(x.shape[axis] - 1, made), made)
+        made = size_like(x.shape[axis] - 1, made) - made
     if call.node(0).ndim == 0:
         return reshape(made, ())
     return expand_dims(made, axis) if call.attr("keepdims", 1) else made

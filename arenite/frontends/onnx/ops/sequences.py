@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from arenite.dtype import INT64
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.frontends.onnx.values import AnyValue, Items, Maybe, Value
 from arenite.ir import Dim, Node, make
 from arenite.ir.compose import basic
 from arenite.ir.compose.indexing import counted_from_front
-from arenite.ir.ops.define import INT64
 
 #: Values that a sequence is made of at once, each a piece of the graph.
 MAX_PARTS = 1 << 14

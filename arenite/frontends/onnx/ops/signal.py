@@ -7,30 +7,24 @@ from collections.abc import Callable
 
 import numpy as np
 
-from arenite.dtype import BY_NAME
+from arenite.dtype import FLOAT32, FLOAT64
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Node, bounds, make, maximum
 from arenite.ir.compose import fourier
 from arenite.ir.compose.basic import (
-    add,
     cast,
     computing,
     concat,
-    div,
     expand_dims,
     iota,
-    mul,
     reshape,
     size_like,
     slice_axis,
     swap_axes,
-    unary,
 )
 from arenite.ir.element import numpy_dtype
-
-FLOAT64 = BY_NAME["float64"]
 
 
 @operator("DFT", since=20)
@@ -70,7 +64,7 @@ def _dft(call: Call, given: int) -> Node:
         im = None if im is None else fourier.fitted(im, last, n)
         parts = list(_transformed(call, re, im, inverse, onesided))
         if inverse:
-            parts = [div(part, size_like(n, part)) for part in parts]
+            parts = [part / size_like(n, part) for part in parts]
     made = [swap_axes(part, axis, last) for part in parts]
     return cast(concat([expand_dims(part, x.ndim - 1) for part in made], x.ndim - 1), x.dtype)
 
@@ -119,7 +113,7 @@ def stft(call: Call) -> Result:
 
     def framed(part: Node) -> Node:
         seen = make("window", part, axes=(1,), sizes=(length,), strides=(step,), dilations=(1,))
-        return seen if window is None else mul(seen, cast(window, seen.dtype))
+        return seen if window is None else seen * cast(window, seen.dtype)
 
     re, im = _parts(x)
     re, im = framed(re), None if im is None else framed(im)
@@ -136,8 +130,8 @@ def _window(formula: Callable[[Node], Node]) -> Callable[[Call], Result]:
             call.fail(f"a window of size {size}")
         n = iota(size, FLOAT64)
         around = size if call.attr("periodic", 1) else maximum(size - 1, 1)
-        angle = div(mul(n, 2 * math.pi), size_like(maximum(around, 1), n))
-        return cast(formula(angle), call.dtype_attr("output_datatype", BY_NAME["float32"]))
+        angle = n * (2 * math.pi) / size_like(maximum(around, 1), n)
+        return cast(formula(angle), call.dtype_attr("output_datatype", FLOAT32))
 
     return handler
 
@@ -146,11 +140,11 @@ def _cosines(*factors: float) -> Callable[[Node], Node]:
     """a0 + a1 cos t + a2 cos 2t ..."""
 
     def formula(angle: Node) -> Node:
-        terms = [mul(unary("cos", mul(angle, float(k))), a) for k, a in enumerate(factors) if k]
+        terms = [make("cos", angle * float(k)) * a for k, a in enumerate(factors) if k]
         made = terms[0]
         for term in terms[1:]:
-            made = add(made, term)
-        return add(made, factors[0])
+            made = made + term
+        return made + factors[0]
 
     return formula
 
@@ -188,7 +182,7 @@ def mel_weight_matrix(call: Call) -> Result:
         if peak < right:
             falling = np.arange(max(peak, 0), min(right, rows))
             made[falling, k] = (right - falling) / (right - peak)
-    dtype = call.dtype_attr("output_datatype", BY_NAME["float32"])
+    dtype = call.dtype_attr("output_datatype", FLOAT32)
     return Value.of_known(made.astype(numpy_dtype(dtype)), dtype)
 
 

@@ -7,20 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from arenite.dtype import BY_NAME, DType, Kind
+from arenite.dtype import BOOL, FLOAT32, INT64, Array, DType, Kind
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.regex import Pattern
 from arenite.frontends.onnx.registry import Result, operator
-from arenite.frontends.onnx.values import Array, Value
+from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Node, make
 from arenite.ir.compose import basic
 from arenite.ir.element import numpy_dtype
 from arenite.ir.ops.control import cut
-from arenite.ir.ops.define import BOOL, INT64, broadcast
+from arenite.ir.ops.define import broadcast
 from arenite.ir.ops.host import HostFunction
 from arenite.ir.ops.unbounded import arange
-
-FLOAT32 = BY_NAME["float32"]
 
 CASES: dict[str, Callable[[str], str]] = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}
 
