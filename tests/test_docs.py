@@ -121,10 +121,10 @@ def test_ci_runs_the_readmes_test_command() -> None:
     assert test_command in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
-def test_the_readmes_main_job_runs(smollm2: Path) -> None:
+def test_the_readmes_main_job_runs(smollm2: Path, tmp_path: Path) -> None:
     setting_up = [line for line in readme_commands() if "pip install" in line]
     [arguments] = [line.split("bin/arenite ")[1] for line in setting_up if "bin/arenite " in line]
-    run = _arenite(arguments, "What do birds eat?\n")
+    run = _arenite(tmp_path, arguments, "What do birds eat?\n")
     assert run.returncode == 0, run.stderr
     assert "memory " in run.stderr  # the plan, before the first word
     assert len(run.stdout.split()) > 3
@@ -178,18 +178,19 @@ def test_the_index_of_examples_has_them_all() -> None:
     assert sorted(name for name, _ in listed) == sorted(EXAMPLES)
 
 
-def test_arenite_commands_in_the_docs_work(smollm2: Path) -> None:
+def test_arenite_commands_in_the_docs_work(smollm2: Path, tmp_path: Path) -> None:
     lines = [line for _, code in blocks("sh") for line in code.splitlines()]
     shown = [
         line.split("bin/arenite ")[1] for line in lines if line.startswith(".venv/bin/arenite")
     ]
     assert shown
+    (tmp_path / "bench").symlink_to(ROOT / "bench")  # whose data a command reads
     for arguments in shown:
         command = arguments.partition("#")[0]
         if command.startswith("serve "):
             _serve(command)
             continue
-        run = _arenite(command)
+        run = _arenite(tmp_path, command)
         assert run.returncode == 0, arguments + run.stderr
 
 
@@ -209,10 +210,12 @@ def _serve(command: str) -> None:
         assert server.wait(60) == 0
 
 
-def _arenite(arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+def _arenite(folder: Path, arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, where it may leave files."""
     return subprocess.run(
         [sys.executable, "-m", "arenite.cli.main", *shlex.split(arguments)],
-        cwd=ROOT,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
         input=given,
         capture_output=True,
         text=True,
