@@ -21,12 +21,13 @@ from arenite.backends.cpu.driver.native import BoundTable, Outcome
 from arenite.backends.cpu.target import X86_64
 from arenite.program.table import LaunchTable, Op, aligned_copy, aligned_empty
 
-#: A step of the spinning is some nanoseconds.
+#: The longest delay, in steps of the spinning, each some nanoseconds.
 MAX_STEPS = 20_000
 
-#: What the native function looks at: registers, kernels by register, seed; and where it writes.
+#: What the native function looks at: registers, kernels by register, seed, the longest delay; and
+#: where it writes.
 _control: NDArray[np.int64] = aligned_empty(8, np.int64)
-_REGISTERS, _KERNELS, _SEED, _SINK = 0, 1, 2, 3
+_REGISTERS, _KERNELS, _SEED, _MAX_STEPS, _SINK = 0, 1, 2, 3, 4
 
 
 def address(array: NDArray[Any]) -> int:
@@ -45,8 +46,9 @@ def _module() -> str:
     mixed = f.add(f.load("i64", control, 8 * _SEED), f.mul(index, 0x2545F4914F6CDD1D))
     mixed = f.mul(f.add(mixed, f.mul(f["first"], 0x5851F42D4C957F2D)), 0x369DEA0F31A53F85)
     chance = f.lshr(mixed, 40)
-    # Three of four calls begin at once; the others wait up to MAX_STEPS.
-    steps = f.op("i64", f"urem i64 {f.lshr(chance, 2).text}, {MAX_STEPS}")
+    # Three of four calls begin at once; the others wait, up to the longest delay.
+    max_steps = f.load("i64", control, 8 * _MAX_STEPS)
+    steps = f.op("i64", f"urem i64 {f.lshr(chance, 2).text}, {max_steps.text}")
     waits = f.eq(f.and_(chance, 3), 0)
     state = f.variable("i64", mixed)
     with f.count(0, f.select(waits, steps, 0)):
@@ -69,6 +71,7 @@ class DelayedTable(BoundTable):
     """A table whose launches start late, by chance; one of them runs at a time."""
 
     seed = 0
+    max_steps = MAX_STEPS
     keeps_waits = True
 
     def __init__(self, table: LaunchTable, registers: NDArray[np.int64]) -> None:
@@ -85,4 +88,5 @@ class DelayedTable(BoundTable):
         _control[_REGISTERS] = address(self.registers)
         _control[_KERNELS] = address(self._kernels)
         _control[_SEED] = DelayedTable.seed
+        _control[_MAX_STEPS] = DelayedTable.max_steps
         return super().run(*args, **options)
