@@ -12,7 +12,7 @@ once, so that keys and values are read once for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from arenite.backends.webgpu.few_rows import halves_text
@@ -194,6 +194,11 @@ class _Builder:
         used += ["offset"] if self.node.attr("causal") else []
         given = {one.array for one in (self.q, self.k, self.v)}
         wide = {one.array for one in (self.q, self.k, self.v) if one.is_in_fours}
+        shared = (
+            ir.SharedArray("mixed", FLOAT32, self.n_teams * (self.depth + 1)),
+            ir.SharedArray("highest", FLOAT32, self.n_teams),
+            ir.SharedArray("sums", FLOAT32, queries * self.depth),
+        )
         body = ir.Foreign(
             "\n".join(self._text()),
             tuple(map(ir.Name, used)),
@@ -201,6 +206,7 @@ class _Builder:
             ("mixed", "highest", "sums"),
             tuple(sorted(wide)),
             (self.team,),
+            accesses=tuple(self._accesses()),
         )
         arrays = [
             *(ir.ArrayArg(name, node.dtype, "in") for node, name in self.names.items()),
@@ -210,13 +216,22 @@ class _Builder:
         dims += [offset, self.n_keys]
         block = (*lets, body, ir.Barrier(), self._results())
         made = Built.of(self.kernel.name, arrays, dims, tiles, block)
-        shared = (
-            ir.SharedArray("mixed", FLOAT32, self.n_teams * (self.depth + 1)),
-            ir.SharedArray("highest", FLOAT32, self.n_teams),
-            ir.SharedArray("sums", FLOAT32, queries * self.depth),
-        )
         loops = ir.GroupKernel(*made.loops.parts, threads=self.cut.threads, shared=shared)
         return replace(made, loops=loops)
+
+    def _accesses(self) -> Iterator[ir.Access]:
+        """The elements that text reads. Where there may be no key it says none, and is checked: the
+        last one is read before it is known whether a query sees any."""
+        if bounds(self.n_keys)[0] < 1:
+            return
+        line, deep = ir.Name("line"), ir.Name("deep")
+        depth = (deep.name, ir.index(self.depth - 1))
+        for name, lines in (("q", self.q), ("k", self.k), ("v", self.v)):
+            n_lines = ir.Name("n_queries" if name == "q" else "n_keys")
+            at = (
+                ir.Name(f"{name}_at") + line * index_expr(lines.step) + deep * index_expr(lines.run)
+            )
+            yield ir.Access(lines.array, at, ((line.name, n_lines - 1), depth))
 
     def _places(self, name: str, lines: _Lines) -> list[ir.Stmt]:
         return [

@@ -12,8 +12,10 @@ from arenite.program.backend import Backend
 if TYPE_CHECKING:
     from arenite.codegen.kernels.built import Built
     from arenite.memory import MemoryPlan
+    from arenite.passes import Pass
     from arenite.program.backend import DeviceMemory, DeviceNeeds
     from arenite.program.cached_kernel import CachedKernel
+    from arenite.program.options import Options
     from arenite.schedule import Kernel
 
 
@@ -33,16 +35,21 @@ class WebGpuBackend(Backend):
         except DeviceUnavailable:
             return ("wgsl", "no adapter")
 
-    def builder(self, device: str) -> Callable[[Kernel, str], Built]:
+    def ways(self, options: Options) -> tuple[tuple[Pass, ...], ...]:
+        from arenite.backends.webgpu.passes import PASSES, SAME_SUMS
+
+        return (SAME_SUMS if options.same_sums else PASSES,)
+
+    def builder(self, options: Options) -> Callable[[Kernel, str], Built]:
         from arenite.backends.webgpu.build import build
         from arenite.device.webgpu import open_device
 
         features: frozenset[str] = frozenset()
         with suppress(DeviceUnavailable):
-            features = open_device(device).features
+            features = open_device(options.device).features
 
         def built(kernel: Kernel, choice: str = "") -> Built:
-            return build(kernel, features)
+            return build(kernel, features, options.same_sums)
 
         return built
 

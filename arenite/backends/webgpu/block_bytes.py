@@ -44,8 +44,9 @@ def described_unit(dtype: DType) -> Unit:
             parts.append(Part(f"{scale}.x", least, tuple(numbers)))
         return Read([], text, parts)
 
-    per_block = block.length // RUN
-    return Unit(per_block, RUN // 8, f"{RUN // 8}u * part", read, functions=block_functions(dtype))
+    per_block, functions = block.length // RUN, block_functions(dtype)
+    first = f"{RUN // 8}u * part"
+    return Unit(per_block, RUN // 8, first, read, functions=functions, is_inside=False)
 
 
 def block_functions(dtype: DType) -> str:

@@ -38,3 +38,4 @@ class Unit(NamedTuple):
     is_wide: bool = False  # whether it reads four words at once: rows begin at multiples of 16
     functions: str = ""  # that it calls, of which `$w` is the array
     blocks: int = 1  # that are read as one
+    is_inside: bool = True  # whether all words that it reads have bytes of the block

@@ -1,29 +1,31 @@
 """Products of a few rows by blocks as they are in a file.
 
-A group quantises its rows of x into shared memory: for each run of 32 elements eight words of int8,
-then its scale and the scale times the sum of the numbers; 5 pairs of words, so that lanes with
-neighbouring runs read from different banks. Then teams of lanes read blocks (`block_units`) and
-multiply bytes, one set of columns after another; a lane that has the same numbers of x in each
-keeps them. Words are loaded well before they are used: the first while x is quantised.
+A group quantises its rows of x into shared memory (`quantised_rows`). Then teams of lanes read
+blocks (`block_units`) and multiply bytes, one set of columns after another; a lane that has the
+same numbers of x in each keeps them. Words are loaded well before they are used: the first while x
+is quantised.
 """
 
 from __future__ import annotations
 
 from arenite.backends.webgpu.block_parts import Part, Read
 from arenite.backends.webgpu.block_units import unit_of
-from arenite.backends.webgpu.few_rows import TEAM, Cut, declared_sums, sums_text
+from arenite.backends.webgpu.few_rows import (
+    FEW_ROWS,
+    TEAM,
+    Cut,
+    declared_sums,
+    place_of_result,
+    sums_text,
+)
 from arenite.backends.webgpu.products import SUMS, ProductBuilder
+from arenite.backends.webgpu.quantised_rows import NUMBERS, QUARTER, RUN, QuantisedRows
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.values import FLOAT32, UINT32
+from arenite.codegen.kernels.values import FLOAT32
 from arenite.errors import NotCompiled
-from arenite.ir.dim import bounds, ceildiv
+from arenite.ir.dim import Dim, ceildiv
 
-#: Elements with one scale of x, lanes that share them as they quantise it, and pairs of words that
-#: they take.
-RUN = 32
-QUARTER = 4
-PAIRS = 5
 #: Elements of x that shared memory holds at once; quantised they take 1.25 bytes each.
 ROOM = 8192
 #: Teams of a group, which quantise x together, of a long row twice as many; groups that a large
@@ -33,39 +35,33 @@ TEAMS = 8
 LONG_ROW = 4096
 MANY_GROUPS = 528
 LOADED_WORDS = 32
+#: Words of a lane at which all that it has of a row is under way at once.
+ROW_WORDS = 80
 
-NUMBERS, SQUARES = "numbers", "squares"
 
-
-def build_block_rows(builder: ProductBuilder, m: int) -> Built:
-    """The kernel for up to m rows by blocks."""
+def build_block_rows(builder: ProductBuilder, m: int, n_blocks: Dim = 1) -> Built:
+    """The kernel for up to m rows by blocks, or for so many blocks of rows."""
     text = _BlockText(builder, m)
     unit, cut, weights = text.unit, text.cut, [w.array for w in builder.weights]
-    names = tuple(map(ir.Name, ("tile", "n_rows", "x_first")))
     n_sums = cut.group_columns * m
-    result = ir.Name("result")
-    column = ir.Name("tile") * cut.group_columns + result // m
+    row, column = place_of_result(m, cut)
+    shared = [*text.rows.shared, ir.SharedArray(SUMS, FLOAT32, n_sums * len(weights))]
     block: ir.Block = (
-        *builder.rows_of_x(),
+        *builder.few_rows_of_x(m, n_blocks),
         ir.Foreign(
             "\n".join(text.lines()),
-            names,
+            FEW_ROWS,
             builder.arrays,
-            (SUMS, NUMBERS, *((SQUARES,) if builder.gain is not None else ())),
-            builder.arrays if unit.is_wide else (text.x.array,),
+            (SUMS, *text.rows.writes),
+            builder.arrays if unit.is_wide else (text.rows.x.array,),
             (QUARTER, TEAM),
             "\n".join(unit.functions.replace("$w", array) for array in dict.fromkeys(weights)),
+            builder.accesses() if unit.is_inside else (),
         ),
         ir.Barrier(),
-        builder.results(n_sums, result % m if m > 1 else ir.index(0), column),
+        builder.results(n_sums, row, column),
     )
-    n_runs = m * text.n_runs
-    shared = [
-        ir.SharedArray(NUMBERS, UINT32, PAIRS * n_runs + n_runs // 2 * text.gap, 2),
-        *([ir.SharedArray(SQUARES, FLOAT32, n_runs)] if builder.gain is not None else []),
-        ir.SharedArray(SUMS, FLOAT32, n_sums * len(weights)),
-    ]
-    n_tiles = ceildiv(builder.n_columns, cut.group_columns)
+    n_tiles = ceildiv(builder.n_columns, cut.group_columns) * n_blocks
     return builder.kernel_of(n_tiles, block, cut.teams * TEAM, shared)
 
 
@@ -74,8 +70,7 @@ class _BlockText:
     and from then on what they read next while they multiply."""
 
     def __init__(self, builder: ProductBuilder, m: int) -> None:
-        assert builder.x is not None
-        self.builder, self.x, self.m = builder, builder.x, m
+        self.builder, self.m = builder, m
         self.dtype = builder.weights[0].dtype
         self.depth, self.n_columns = builder.depth, builder.n_columns
         self.unit = unit_of(self.dtype, self.depth)
@@ -85,14 +80,20 @@ class _BlockText:
             raise NotCompiled(f"rows of {self.depth} elements of {name} are not done on WebGPU")
         # Elements of x that are held at once, in whole blocks; sums go on in the next round.
         self.round_depth = min(self.depth, max(self.length, ROOM // m // self.length * self.length))
-        self.n_runs = self.round_depth // RUN
         is_whole = self.round_depth == self.depth
         teams = 2 * TEAMS if self.depth >= LONG_ROW else TEAMS
         n_columns = self.n_columns * len(builder.weights)
         turns = -(-n_columns // (teams * MANY_GROUPS)) if is_whole else 1
         self.cut = Cut(teams, 1, turns=turns)
-        #: Pairs of words behind each two runs, where a lane has two: lanes are an odd number apart.
-        self.gap = int(self.unit.eights == 2 * QUARTER)
+        # Where a lane has two runs, lanes are an odd number of pairs apart.
+        self.rows = QuantisedRows(
+            builder,
+            m,
+            self.round_depth,
+            teams * TEAM,
+            gap=int(self.unit.eights == 2 * QUARTER),
+            in_fours=self.unit.is_wide,
+        )
         #: A lane reads these rows of weights: a column of each product, then the next.
         products = enumerate(builder.weights)
         self.cells = [(c, p, w.array) for p, w in products for c in range(self.cut.columns)]
@@ -106,8 +107,12 @@ class _BlockText:
         """Units of a lane whose words are loaded together, for each of its columns."""
         loads = self.unit.read("w", "").loads
         n_words = sum(4 if kind == "vec4u" else 1 for _, kind, _ in loads) * len(self.cells)
-        most = max(1, LOADED_WORDS // n_words) if n_words else 1
         wanted = -(-self.n_units // TEAM)
+        if not n_words:
+            return 1  # nothing is under way: it is read where it is used
+        if n_words * wanted <= ROW_WORDS:
+            return wanted
+        most = max(1, LOADED_WORDS // n_words)
         batch = 1
         while 2 * batch <= min(most, wanted):
             batch *= 2
@@ -117,7 +122,7 @@ class _BlockText:
         cut = self.cut
         lines = [
             f"let team = lane / {TEAM}u; let member = lane % {TEAM}u;",
-            f"let column0 = u32($tile) * {cut.group_columns}u + team * {cut.columns}u;",
+            f"let column0 = u32($column_tile) * {cut.group_columns}u + team * {cut.columns}u;",
             *declared_sums(self.builder, cut, self.m),
         ]
         if self.round_depth == self.depth:
@@ -128,7 +133,7 @@ class _BlockText:
             *self._round(0),
             "workgroupBarrier();",
             "}",
-            *self._norms(),
+            *self.rows.norms(),
             *self._sums("0u"),
         ]
 
@@ -136,8 +141,8 @@ class _BlockText:
         """The first words are loaded, x quantised, then words multiplied step by step, in `turns`
         with sums behind each; 0: sums come later."""
         n_steps = max(turns, 1) * self.n_batches
-        quantised = [*self._quantise(), "workgroupBarrier();"]
-        quantised += [*self._squares(), *(self._norms() if turns else ())]
+        quantised = [*self.rows.lines(), "workgroupBarrier();"]
+        quantised += [*self.rows.squares(), *(self.rows.norms() if turns else ())]
         products = [line for u in range(self.batch) for line in self._products(u)]
         if self.keeps:
             quantised += [line for u in range(self.batch) for line in self._kept(u)]
@@ -213,99 +218,7 @@ class _BlockText:
             return []
         return [f"sum{c}_{p}_{r} = 0.0;" for c, p, _ in self.cells for r in range(self.m)]
 
-    # Rows of x.
-
-    def _quantise(self) -> list[str]:
-        """Runs of x from `base` on, a quarter a thread: numbers, and behind those of a run its
-        scale beside the product with the sum of numbers."""
-        x, gain, threads = self.x, self.builder.gain, self.cut.teams * TEAM
-        quarters = self.round_depth // 8
-        count = self.m * quarters
-        turns = range(min(4, -(-count // threads)))
-        # All threads go through, as sums over lanes want them to; all loads come first.
-        lines = [f"for (var first = 0u; first < {count}u; first += {len(turns) * threads}u) {{"]
-        for t in turns:
-            lines += [
-                f"let quarter{t} = min(first + {t * threads}u + lane, {count - 1}u);",
-                f"let row{t} = min(quarter{t} / {quarters}u, u32($n_rows) - 1u);",
-                f"let deep{t} = min(base + quarter{t} % {quarters}u * 8u, {self.depth - 8}u);",
-                f"let source{t} = (row{t} * {x.step}u + u32($x_first) + deep{t}) / 4u;",
-                *(f"let given{t}_{k} = {x.array}_four(source{t} + {k}u);" for k in range(2)),
-            ]
-            if gain is not None:
-                first = bounds(gain.first)[1]
-                fours = (self._gain_four(gain.array, f"deep{t}", first + 4 * k) for k in range(2))
-                lines += [f"let gain{t}_{k} = {four};" for k, four in enumerate(fours)]
-        for t in turns:
-            lines += ["{", *self._quarter(t, t * threads, count), "}"]
-        return [*lines, "}"]
-
-    def _gain_four(self, array: str, deep: str, behind: int) -> str:
-        """By four words where the weights are, among which it lies: of one buffer all are."""
-        if self.unit.is_wide:
-            return f"{array}_four(({deep} + {behind}u) / 4u)"
-        words = (f"{array}_word({deep} + {behind + k}u)" for k in range(4))
-        return f"vec4u({', '.join(words)})"
-
-    def _quarter(self, turn: int, behind: int, count: int) -> list[str]:
-        """Eight elements of x, of which all four lanes of the run know the scale."""
-        is_normed = self.builder.gain is not None
-        given = [f"bitcast<vec4f>(given{turn}_{k})" for k in range(2)]
-        gains = [f" * bitcast<vec4f>(gain{turn}_{k})" if is_normed else "" for k in range(2)]
-        squares = " + ".join(f"dot({one}, {one})" for one in given)
-        lines = [
-            *(f"let v{k} = {given[k]}{gains[k]};" for k in range(2)),
-            *greatest_text(2),
-            # By halves, which are floats as they are: bits of NaN would be lost in a comparison.
-            f"let wide = team_max_{QUARTER}(lane, f32(most >> 16u));",
-            "let fine = select(0.0, f32(most & 0xffffu), f32(most >> 16u) == wide);",
-            f"let run_most = (u32(wide) << 16u) | u32(team_max_{QUARTER}(lane, fine));",
-            *scale_text("run_most"),
-        ]
-        for k in range(2):
-            number = f"select(vec4i(), vec4i(round(v{k} * inverse)), is_finite)"
-            lines.append(f"let q{k} = pack4xI8({number});")
-        ones = " + ".join(f"dot4I8Packed(q{k}, 0x01010101u)" for k in range(2))
-        run, part = f"quarter{turn} / {QUARTER}u", f"quarter{turn} % {QUARTER}u"
-        place = self._run_at(run)
-        scale = "bitcast<vec2u>(vec2f(scale, scale * total))"
-        at_run = [f"${NUMBERS}[{place} + {QUARTER}u] = {scale};"]
-        if is_normed:
-            lines.append(f"let run_squares = team_add_{QUARTER}(lane, {squares});")
-            at_run.append(f"${SQUARES}[{run}] = run_squares;")
-        return [
-            *lines,
-            f"let total = team_add_{QUARTER}(lane, f32({ones}));",
-            f"if (first + {behind}u + lane < {count}u) {{",
-            f"${NUMBERS}[{place} + {part}] = vec2u(q0, q1);",
-            f"if (lane % {QUARTER}u == 0u) {{ {' '.join(at_run)} }}",
-            "}",
-        ]
-
-    def _squares(self) -> list[str]:
-        """Each lane's share of the sums of squares of this round."""
-        if self.builder.gain is None:
-            return []
-        n_runs = f"min({self.n_runs}u, ({self.depth}u - base) / {RUN}u)"
-        return [
-            f"for (var run = member; run < {n_runs}; run += {TEAM}u) {{",
-            *(f"squares{r} += ${SQUARES}[{r * self.n_runs}u + run];" for r in range(self.m)),
-            "}",
-        ]
-
-    def _norms(self) -> list[str]:
-        if self.builder.gain is None:
-            return []
-        return [
-            f"let norm{r} = {self.builder.row_scale(f'team_add_{TEAM}(lane, squares{r})')};"
-            for r in range(self.m)
-        ]
-
     # Products.
-
-    def _run_at(self, run: str) -> str:
-        """Where in shared memory a run begins."""
-        return f"({run} * {PAIRS}u" + (f" + {run} / 2u)" if self.gap else ")")
 
     def _kept(self, u: int) -> list[str]:
         """The numbers of a lane's unit u, of every turn."""
@@ -341,7 +254,7 @@ class _BlockText:
                 if k not in loaded:
                     loaded.add(k)
                     at = f"(eight{u} + {k}u)"
-                    run = self._run_at(f"({at} / {QUARTER}u + {r * self.n_runs}u)")
+                    run = self.rows.run_at(f"({at} / {QUARTER}u + {r * self.rows.n_runs}u)")
                     lines.append(f"let run{u}_{r}_{k} = {run};")
                     place = f"run{u}_{r}_{k} + {at} % {QUARTER}u"
                     lines.append(f"let x{u}_{r}_{k} = ${NUMBERS}[{place}];")
@@ -362,7 +275,9 @@ class _BlockText:
                     for word, lane in zip(words, "xy", strict=True)
                 ]
                 whole = f"f32({' + '.join(dots)})"
-                lines.append(f"sum{c}_{p}_{r} += ({part.scale} * {scale}.x) * {whole};")
+                total = f"sum{c}_{p}_{r}"
+                factor = f"{part.scale} * {scale}.x"
+                lines.append(f"{total} = fma({factor}, {whole}, {total});")
                 if part.least:
                     ones = [
                         f"dot4I8Packed(0x01010101u, x{u}_{r}_{k}.{lane})"
@@ -370,30 +285,6 @@ class _BlockText:
                         for lane in "xy"
                     ]
                     is_run = len(found) == RUN // 8
-                    total = f"{scale}.y" if is_run else f"{scale}.x * f32({' + '.join(ones)})"
-                    lines.append(f"sum{c}_{p}_{r} += {part.least} * ({total});")
+                    given = f"{scale}.y" if is_run else f"{scale}.x * f32({' + '.join(ones)})"
+                    lines.append(f"{total} = fma({part.least}, {given}, {total});")
         return lines
-
-
-def greatest_text(fours: int) -> list[str]:
-    """The greatest of v0, v1, ... without sign, by bits: NaN is the greatest of all."""
-    bits = [f"(bitcast<vec4u>(v{k}) & vec4u(0x7fffffffu))" for k in range(fours)]
-    most = bits[0]
-    for one in bits[1:]:
-        most = f"max({most}, {one})"
-    return [
-        f"let most4 = {most};",
-        "let most = max(max(most4.x, most4.y), max(most4.z, most4.w));",
-    ]
-
-
-def scale_text(most: str) -> list[str]:
-    """The scale of a run by the bits of its greatest number, as `ir.ops.blocks` says; and what
-    numbers are multiplied with."""
-    return [
-        f"let spread = bitcast<f32>({most} | parameters.zero) / 127.0;",
-        # 127 * 2^-126, below which a scale would be no normal number.
-        f"let is_zero = {most} < 0x03fe0000u; let is_finite = {most} < 0x7f800000u;",
-        "let scale = select(spread, 0.0, is_zero);",
-        "let inverse = select(1.0 / spread, 0.0, is_zero || !is_finite);",
-    ]

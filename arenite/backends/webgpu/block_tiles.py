@@ -14,7 +14,6 @@ What the next step needs is read while this one is multiplied.
 from __future__ import annotations
 
 from arenite.backends.webgpu.block_bytes import block_functions, elements_of_a_scale, has_least
-from arenite.backends.webgpu.block_rows import RUN, greatest_text, scale_text
 from arenite.backends.webgpu.many_rows import (
     OWN,
     SQUARE,
@@ -25,6 +24,7 @@ from arenite.backends.webgpu.many_rows import (
     squares,
 )
 from arenite.backends.webgpu.products import SUMS, ProductBuilder
+from arenite.backends.webgpu.quantised_rows import RUN, greatest_text, scale_text
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import FLOAT32, UINT32

@@ -31,13 +31,13 @@ def _word(w: str, at: str) -> str:
 
 class _Words:
     """Words from an even byte on, `name` and a number: one more is loaded, for where they begin in
-    the middle of one."""
+    the middle of one; else the last again, since the next may lie outside."""
 
     def __init__(self, w: str, r: str, name: str, first: str, count: int) -> None:
         raw = [f"{name}raw{k}_{r}" for k in range(count + 1)]
-        self.loads = [
-            (one, "u32", _word(w, f"(({first}) >> 2u) + {k}u")) for k, one in enumerate(raw)
-        ]
+        places = [f"(({first}) >> 2u) + {k}u" for k in range(count)]
+        places.append(f"(({first} + 2u) >> 2u) + {count - 1}u")
+        self.loads = [(one, "u32", _word(w, at)) for one, at in zip(raw, places, strict=True)]
         self.text = [f"let {name}odd_{r} = (({first}) & 2u) != 0u;"]
         self.text += [
             f"let {name}{k}_{r} = select({raw[k]}, ({raw[k]} >> 16u) | ({raw[k + 1]} << 16u), "

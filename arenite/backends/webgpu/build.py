@@ -42,7 +42,7 @@ from arenite.codegen.wide_integers import with_wide_integers
 from arenite.codegen.word_pairs import with_word_pairs
 from arenite.device.webgpu import WORD_NBYTES
 from arenite.errors import NotCompiled
-from arenite.ir.dim import Dim, bounds, ceildiv, product, variables
+from arenite.ir.dim import Dim, Var, bounds, ceildiv, product, substitute, variables
 from arenite.ir.graph import variables_of
 from arenite.ir.node import Node
 from arenite.ir.ops.access import is_elementwise, is_view
@@ -99,17 +99,18 @@ _REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".spl
 }
 
 
-def build(kernel: Kernel, features: Collection[str] = ()) -> Built:
-    """The loops of a kernel for groups of threads, on a device with these features."""
+def build(kernel: Kernel, features: Collection[str] = (), same_sums: bool = False) -> Built:
+    """The loops of a kernel for groups of threads, on a device with these features; with
+    `same_sums` a row of a product is added up in the same order whatever the number of rows."""
     with with_origins(kernel):
         refuse_layouts(kernel, "webgpu")
         _refuse_sizes(kernel)
-        built = _cut(kernel)
+        built = _cut(kernel, same_sums)
         _refuse_elements(kernel, built)
         return replace(built, loops=_narrowed(kernel, built, features))
 
 
-def _cut(kernel: Kernel) -> Built:
+def _cut(kernel: Kernel, same_sums: bool) -> Built:
     node = kernel.stages[0].node
     if node.op in ("sort", "argsort"):
         return build_sort(kernel)
@@ -133,7 +134,7 @@ def _cut(kernel: Kernel) -> Built:
             raise NotCompiled(f"{node.op} is not done on WebGPU yet")
     if not kernel.axes:
         return build_map(kernel)
-    fast = build_conv(kernel) or build_fast_product(kernel)
+    fast = build_conv(kernel) or build_fast_product(kernel, same_sums)
     if fast is None and kernel.stages[0].node.op == NORMED_PRODUCT:
         # More than its factors' product: no plain loops say it.
         raise NotCompiled(f"{NORMED_PRODUCT} of rows that do not lie as a matrix")
@@ -188,13 +189,20 @@ def _narrowed(kernel: Kernel, built: Built, features: Collection[str]) -> ir.Gro
     missing = [name for name in loops.sizes if name not in sizes]
     if missing:
         raise NotCompiled(f"{kernel.name}: bounds of {', '.join(missing)} are not known here")
-    narrow = _with_indices(loops, sizes, features)
+    counts = _counts(kernel, built)
     smaller = []
     for size, most, other in loops.smaller:
-        fewer = {**sizes, size: (sizes[size][0], min(most, sizes[size][1]))}
-        smaller.append((size, most, _with_indices(other, fewer, features)))
+        low, high = sizes[size]
+        fewer = Var(known[size].name, low, min(most, high))
+        to_fewer: dict[Var, Dim] = {known[size]: fewer}
+        few_counts = {name: substitute(count, to_fewer) for name, count in counts.items()}
+        few_tiles = substitute(built.tiles, to_fewer)
+        reason = unproven(other, few_counts, {**known, size: fewer}, few_tiles)
+        few = _with_indices(other, {**sizes, size: bounds(fewer)}, features)
+        smaller.append((size, most, replace(few, unproven=reason)))
         check(smaller[-1][2])
-    reason = unproven(loops, _counts(kernel, built), known, built.tiles)
+    narrow = _with_indices(loops, sizes, features)
+    reason = unproven(loops, counts, known, built.tiles)
     narrow = replace(narrow, smaller=tuple(smaller), unproven=reason)
     check(narrow)
     # What has no WGSL is refused here, where it is known where it comes from.

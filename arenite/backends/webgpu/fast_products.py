@@ -1,7 +1,8 @@
 """Products by weights, by how many rows there are: a kernel for few, another for many.
 
 Where the number of rows is open, a launch has all of these kernels, and the one for its sizes is
-taken when they are known.
+taken when they are known. Where a row's sums must not depend on that number, there are two: for one
+row, and for blocks of a few. Both add a row up in the same order.
 """
 
 from __future__ import annotations
@@ -16,16 +17,22 @@ from arenite.backends.webgpu.ops import MOST_ROWS, NORMED_PRODUCT, PRODUCT
 from arenite.backends.webgpu.products import ProductBuilder, is_product
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
-from arenite.ir.dim import Dim, Var, bounds, maximum, minimum
+from arenite.ir.dim import Dim, Var, bounds, ceildiv, maximum, minimum
 from arenite.schedule.kernel import Kernel
 
+#: Rows that a group takes where a row's sums are the same among any number: in shared memory there
+#: is room for whole turns of a team.
+ROWS_ALIKE = 4
 
-def build_fast_product(kernel: Kernel) -> Built | None:
+
+def build_fast_product(kernel: Kernel, same_sums: bool = False) -> Built | None:
     """The loops of a product whose sides lie so that they can be read fast; None for others."""
     if not is_product(kernel, "matmul", PRODUCT, NORMED_PRODUCT):
         return None
     builder = ProductBuilder(kernel)
     fewest, most = bounds(builder.n_rows)
+    if same_sums and can_be_few(builder):
+        return _rows_alike(builder, fewest, most)
     if most <= MOST_ROWS:
         return _few_rows(builder, most) if can_be_few(builder) else None
     of_many = builder.of_normed_rows()
@@ -37,9 +44,29 @@ def build_fast_product(kernel: Kernel) -> Built | None:
     return _with_few(builder, builder.n_rows, many) if is_open and can_be_few(builder) else many
 
 
-def _few_rows(builder: ProductBuilder, most: int) -> Built:
+def _few_rows(builder: ProductBuilder, most: int, n_blocks: Dim = 1) -> Built:
     build = build_block_rows if builder.weights[0].dtype.is_block else build_float_rows
-    return build(builder, most)
+    built = build(builder, most, n_blocks)
+    if bounds(builder.n_rows)[0] > 0:
+        return built
+    # Text reads the first row: there is nothing to do without one.
+    return replace(built, tiles=built.tiles * is_above(builder.n_rows, 0))
+
+
+def _rows_alike(builder: ProductBuilder, fewest: int, most: int) -> Built:
+    one = _few_rows(builder, 1)
+    if most == 1:
+        return one
+    some = _few_rows(builder, ROWS_ALIKE, maximum(ceildiv(builder.n_rows, ROWS_ALIKE), 1))
+    if fewest > 1 or not isinstance(builder.n_rows, Var):
+        return some
+    assert isinstance(one.loops, ir.GroupKernel)
+    assert isinstance(some.loops, ir.GroupKernel)
+    n_rows = builder.n_rows
+    smaller = ((n_rows.symbol, 1, one.loops),)
+    is_more = is_above(n_rows, 1)
+    tiles = (1 - is_more) * one.tiles + is_more * some.tiles
+    return replace(some, loops=replace(some.loops, smaller=smaller), tiles=tiles)
 
 
 def _with_few(builder: ProductBuilder, n_rows: Dim, many: Built) -> Built:

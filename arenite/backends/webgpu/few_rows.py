@@ -17,7 +17,7 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.values import FLOAT32
 from arenite.dtype import DType
-from arenite.ir.dim import bounds, ceildiv
+from arenite.ir.dim import Dim, bounds, ceildiv
 
 #: Lanes that share a column.
 TEAM = 32
@@ -57,23 +57,41 @@ def lies_in_rows(builder: ProductBuilder, w: Side) -> bool:
     return w.is_in_fours(builder.depth)
 
 
-def build_float_rows(builder: ProductBuilder, m: int) -> Built:
-    """The kernel for up to m rows by floats."""
+def build_float_rows(builder: ProductBuilder, m: int, n_blocks: Dim = 1) -> Built:
+    """The kernel for up to m rows by floats, or for so many blocks of them."""
     cut = FLOATS if m == 1 else FLOATS_OF_ROWS
-    names = tuple(map(ir.Name, ("tile", "n_rows", "x_first")))
     n_sums = cut.group_columns * m
-    result = ir.Name("result")
-    column = ir.Name("tile") * cut.group_columns + result // m
+    row, column = place_of_result(m, cut)
     arrays = builder.arrays
-    block: ir.Block = (
-        *builder.rows_of_x(),
-        ir.Foreign(_float_text(builder, cut, m), names, arrays, (SUMS,), arrays, (TEAM,)),
-        ir.Barrier(),
-        builder.results(n_sums, result % m if m > 1 else ir.index(0), column),
-    )
-    n_tiles = ceildiv(builder.n_columns, cut.group_columns)
     shared = [ir.SharedArray(SUMS, FLOAT32, n_sums * len(builder.weights))]
+    block: ir.Block = (
+        *builder.few_rows_of_x(m, n_blocks),
+        ir.Foreign(
+            _float_text(builder, cut, m),
+            FEW_ROWS,
+            arrays,
+            (SUMS,),
+            arrays,
+            (TEAM,),
+            accesses=builder.accesses(),
+        ),
+        ir.Barrier(),
+        builder.results(n_sums, row, column),
+    )
+    n_tiles = ceildiv(builder.n_columns, cut.group_columns) * n_blocks
     return builder.kernel_of(n_tiles, block, cut.teams * TEAM, shared)
+
+
+#: What text of a few rows asks for.
+FEW_ROWS = tuple(map(ir.Name, ("column_tile", "n_rows", "x_first")))
+
+
+def place_of_result(m: int, cut: Cut) -> tuple[ir.Expr, ir.Expr]:
+    """The row and the column of a result in shared memory, of which those of a column lie side by
+    side."""
+    result = ir.Name("result")
+    row = ir.Name("first_row") + (result % m if m > 1 else 0)
+    return row, ir.Name("column_tile") * cut.group_columns + result // m
 
 
 def halves_text(dtype: DType, word: str) -> str:
@@ -95,7 +113,7 @@ def _float_text(builder: ProductBuilder, cut: Cut, m: int) -> str:
     cells = [(c, p, w) for c in range(cut.columns) for p, w in enumerate(builder.weights)]
     lines = [
         f"let team = lane / {TEAM}u; let member = lane % {TEAM}u;",
-        f"let first = u32($tile) * {cut.group_columns}u + team * {cut.columns}u;",
+        f"let first = u32($column_tile) * {cut.group_columns}u + team * {cut.columns}u;",
         *(
             f"let w{c}_{p} = min(first + {c}u, {n_columns - 1}u) * {w.step // per_four}u + "
             f"{bounds(w.first)[1] // per_four}u;"
@@ -112,6 +130,12 @@ def _float_text(builder: ProductBuilder, cut: Cut, m: int) -> str:
             made += [f"let w{c}_{p}_{k} = {w.array}_four(w{c}_{p} + j{k});" for c, p, w in cells]
         for k in range(loads):
             for part in range(per_four // 4):
+                for c, p, _ in cells:
+                    four = f"bitcast<vec4f>(w{c}_{p}_{k})"
+                    if dtype.bits == 16:
+                        words = (f"w{c}_{p}_{k}.{'xyzw'[2 * part + i]}" for i in range(2))
+                        four = f"vec4f({', '.join(halves_text(dtype, i) for i in words)})"
+                    made.append(f"let f{c}_{p}_{k}_{part} = {four};")
                 place = f"{per_four // 4}u * j{k} + {part}u"
                 if gain is not None:
                     at_gain = f"{bounds(gain.first)[1] // 4}u + {place}"
@@ -120,15 +144,12 @@ def _float_text(builder: ProductBuilder, cut: Cut, m: int) -> str:
                     value = f"x{k}_{r}_{part}"
                     made.append(f"let {value} = bitcast<vec4f>({x.array}_four(x{r} + {place}));")
                     if gain is not None:
-                        made.append(f"squares{r} += dot({value}, {value});")
+                        made.append(f"squares{r} += {fused_dot(value, value)};")
                         made.append(f"let y{k}_{r}_{part} = {value} * g{k}_{part};")
                         value = f"y{k}_{r}_{part}"
                     for c, p, _ in cells:
-                        four = f"bitcast<vec4f>(w{c}_{p}_{k})"
-                        if dtype.bits == 16:
-                            words = (f"w{c}_{p}_{k}.{'xyzw'[2 * part + i]}" for i in range(2))
-                            four = f"vec4f({', '.join(halves_text(dtype, i) for i in words)})"
-                        made.append(f"sum{c}_{p}_{r} += dot({four}, {value});")
+                        total = fused_dot(f"f{c}_{p}_{k}_{part}", value)
+                        made.append(f"sum{c}_{p}_{r} += {total};")
         return made
 
     if whole:
@@ -150,6 +171,14 @@ def _float_text(builder: ProductBuilder, cut: Cut, m: int) -> str:
         if gain is not None
     ]
     return "\n".join([*lines, *norms, *sums_text(builder, cut, m, f"team * {cut.columns}u")])
+
+
+def fused_dot(a: str, b: str) -> str:
+    """The products of four numbers, added up in an order that is the same in every kernel."""
+    total = f"{a}.w * {b}.w"
+    for lane in "zyx":
+        total = f"fma({a}.{lane}, {b}.{lane}, {total})"
+    return total
 
 
 def row_text(row: int) -> str:

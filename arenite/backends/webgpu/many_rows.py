@@ -56,7 +56,7 @@ def build_many_rows(builder: ProductBuilder) -> Built:
     arrays = builder.arrays
     block: ir.Block = (
         *squares(builder, height, width // n_products),
-        ir.Foreign(text.sums(), SQUARE, arrays, (_X, _W), arrays),
+        ir.Foreign(text.sums(), SQUARE, arrays, (_X, _W), arrays, accesses=builder.accesses()),
         ir.Barrier(),
         *parts(builder, text.part(), height, width // n_products),
     )
@@ -89,15 +89,17 @@ def n_squares(builder: ProductBuilder, height: int, width: int) -> Dim:
 
 def parts(builder: ProductBuilder, text: str, height: int, width: int) -> ir.Block:
     """Results by what text puts into shared memory, one row of each thread after another."""
-    result, part = ir.Name("result"), ir.Name("part")
+    result, part, count = ir.Name("result"), ir.Name("part"), height // OWN * width
+    n_sums = ir.index(count * len(builder.weights))
+    own = ir.Access(SUMS, result, ((result.name, n_sums - 1),))
     row = ir.Name("square_row") * height + result // width * OWN + part
     column = ir.Name("square_column") * width + result % width
     every = loop(
         "part",
         OWN,
-        ir.Foreign(text, (part,), (), (SUMS,)),
+        ir.Foreign(text, (part,), (), (SUMS,), accesses=(own,)),
         ir.Barrier(),
-        builder.results(height // OWN * width, row, column),
+        builder.results(count, row, column),
         ir.Barrier(),
         vector=False,
     )

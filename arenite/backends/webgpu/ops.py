@@ -190,6 +190,15 @@ def joined_products(node: Node) -> Node:
 
 def normed_products(node: Node) -> Node:
     """A product of rows that were normed, as one of the rows."""
+    return _with_norms(node, has_kernel_for_many=True)
+
+
+def normed_products_of_any_rows(node: Node) -> Node:
+    """The same where kernels for few rows do all of them."""
+    return _with_norms(node, has_kernel_for_many=False)
+
+
+def _with_norms(node: Node, has_kernel_for_many: bool) -> Node:
     if node.op not in (PRODUCT, "matmul") or not _has_fast_weights(node):
         return node
     x, w = node.inputs
@@ -202,9 +211,10 @@ def normed_products(node: Node) -> Node:
     source, gain, epsilon = found
     given = source if cut is None else make("slice", source, **cut)
     fewest, most = bounds(x.shape[0])
-    if fewest > MOST_ROWS or (most > MOST_ROWS and not isinstance(x.shape[0], Var)):
+    has_many = has_kernel_for_many and most > MOST_ROWS
+    if has_many and (fewest > MOST_ROWS or not isinstance(x.shape[0], Var)):
         return node
-    for_many = [make(ROWS_FOR_MANY, x)] if most > MOST_ROWS else []
+    for_many = [make(ROWS_FOR_MANY, x)] if has_many else []
     return make(NORMED_PRODUCT, given, w, gain, *for_many, dtype=w.dtype, epsilon=epsilon)
 
 

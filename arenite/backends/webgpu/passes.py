@@ -6,7 +6,12 @@ import logging
 
 from arenite.backends.webgpu.attention import why_written_out
 from arenite.backends.webgpu.channels_last import layout, short_product
-from arenite.backends.webgpu.ops import computed_updates, joined_products, normed_products
+from arenite.backends.webgpu.ops import (
+    computed_updates,
+    joined_products,
+    normed_products,
+    normed_products_of_any_rows,
+)
 from arenite.ir.node import Node
 from arenite.passes.attention import gathered, with_shared_heads, written_out
 from arenite.passes.factors import narrow_factors
@@ -35,19 +40,25 @@ def attention(node: Node) -> Node:
     return written_out(node)
 
 
-PASSES = (
-    Pass("selection", selection),
-    Pass("unrolled", unrolled),
-    Pass("attention", attention),
-    Pass("short products", short_product),
-    Pass("layout", layout),
-    Pass("joined blocks", plain_blocks),
-    Pass("fold", fold),
-    Pass("split", split),
-    Pass("factors", narrow_factors),
-    Pass("blocks", joined_products),
-    Pass("simplify", simplify),
-    Pass("normed products", normed_products),
-    Pass("computed updates", computed_updates),
-    Pass("transfers", before=transfers("webgpu")),
-)
+def _passes(normed: Pass) -> tuple[Pass, ...]:
+    return (
+        Pass("selection", selection),
+        Pass("unrolled", unrolled),
+        Pass("attention", attention),
+        Pass("short products", short_product),
+        Pass("layout", layout),
+        Pass("joined blocks", plain_blocks),
+        Pass("fold", fold),
+        Pass("split", split),
+        Pass("factors", narrow_factors),
+        Pass("blocks", joined_products),
+        Pass("simplify", simplify),
+        normed,
+        Pass("computed updates", computed_updates),
+        Pass("transfers", before=transfers("webgpu")),
+    )
+
+
+PASSES = _passes(Pass("normed products", normed_products))
+#: For programs in which a row's sums don't depend on how many rows there are.
+SAME_SUMS = _passes(Pass("normed products of any rows", normed_products_of_any_rows))

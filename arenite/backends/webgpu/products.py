@@ -166,6 +166,42 @@ class ProductBuilder(KernelBuilder):
             ir.Let("x_first", index_expr(self.x.first)),
         )
 
+    def few_rows_of_x(self, m: int, n_blocks: Dim) -> ir.Block:
+        """The same of m rows, block number n of so many: those from `first_row` on, by the columns
+        of `column_tile`."""
+        tile, first_row = ir.Name("tile"), ir.Name("first_row")
+        if n_blocks == 1:
+            own = ir.Let("first_row", ir.index(0)), ir.Let("column_tile", tile)
+            return (*own, *self.rows_of_x())
+        assert self.x is not None
+        blocks = index_expr(n_blocks)
+        return (
+            ir.Let("first_row", tile % blocks * m),
+            ir.Let("column_tile", tile // blocks),
+            ir.Let("n_rows", index_expr(self.n_rows) - first_row),
+            ir.Let("x_first", index_expr(self.x.first) + first_row * self.x.step),
+        )
+
+    def accesses(self) -> tuple[ir.Access, ...]:
+        """The elements that text reads which stays inside of the rows of its sides, for the proof
+        that these lie in their arrays."""
+        line, deep = ir.Name("line"), ir.Name("deep")
+        assert self.x is not None
+        sides: list[tuple[Side, ir.Expr, ir.Expr]]
+        sides = [(self.x, ir.Name("x_first"), ir.Name("n_rows"))]
+        sides += [(w, index_expr(w.first), ir.index(self.n_columns)) for w in self.weights]
+        if self.gain is not None:
+            sides.append((self.gain, index_expr(self.gain.first), ir.index(1)))
+        found = []
+        for side, first, n_lines in sides:
+            step, length = side.step, self.depth
+            if side.dtype.is_block:
+                step, length = (side.dtype.nbytes((n,)) for n in (step, length))
+            at = first + line * step + deep * side.deep
+            most = ((line.name, n_lines - 1), (deep.name, ir.index(length - 1)))
+            found.append(ir.Access(side.array, at, most))
+        return tuple(found)
+
     def kernel_of(
         self,
         n_tiles: Dim,

@@ -53,6 +53,33 @@ def test_texts_that_are_made_together_are_those_of_the_cpu(name: str, tmp_path: 
                 break  # both are as likely: what follows is another text
 
 
+@pytest.mark.parametrize("name", ["llama-f16", "llama-q8_0"])
+def test_a_seeded_text_is_the_same_alone_and_among_others(name: str, tmp_path: Path) -> None:
+    """Its tokens, and the bits of their likelihoods: whoever is beside it, in whichever blocks its
+    prompt is read."""
+    webgpu()
+    write_model(tmp_path / "model.gguf", TINY[name])
+    options: dict[str, Any] = {"temperature": 1, "seed": 5, "max_tokens": 6, "logprobs": 0}
+    with Engine(tmp_path / "model.gguf", slots=6, context=64, block=24, device="webgpu") as engine:
+        prompt = prompt_of(29, seed=9)
+        alone = [*engine.submit(prompt, **options)]
+        others = [
+            engine.submit(prompt_of(count, seed=count), **{**options, "seed": count})
+            for count in (40, 21, 5, 33, 1)
+        ]
+        among = [*engine.submit(prompt, **options)]
+        for other in others:
+            list(other)
+        again = [*engine.submit(prompt, **options)]  # of which pages are kept
+    assert len(alone) == 6
+    assert [(one.token, one.logprob) for one in alone] == [
+        (one.token, one.logprob) for one in among
+    ]
+    assert [(one.token, one.logprob) for one in alone] == [
+        (one.token, one.logprob) for one in again
+    ]
+
+
 @pytest.mark.parametrize("places", [[5, 1, 9], [2, 3, 4], [0, 11, 10]])
 def test_rows_go_each_to_a_place_of_its_own(places: list[int]) -> None:
     webgpu()

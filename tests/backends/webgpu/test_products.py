@@ -14,6 +14,7 @@ from arenite.dtype.blocks import dequantised
 from arenite.ir import Var, buffer, constant, graph_input, make
 from arenite.ir.compose.basic import cast, permute, reshape, slice_axis
 from arenite.ir.compose.neural import rms_norm, silu
+from arenite.ir.dim import evaluate
 from arenite.ir.node import Node
 from arenite.ir.ops.blocks import as_quantised, matmul_blocks
 from tests.backends.webgpu.runner import Array, executable, loaded, webgpu
@@ -323,3 +324,15 @@ def test_views_of_x_are_read_where_they_lie_or_written_first() -> None:
         for found, given in zip(program(data), wanted, strict=True):
             rows = np.ascontiguousarray(given).reshape(-1, 64)
             near(found.reshape(-1, 9), as_quantised(rows), weights)
+
+
+@pytest.mark.parametrize("name", ["q8_0", "float32"])
+def test_no_rows_are_no_launch(name: str) -> None:
+    webgpu()
+    x = graph_input("x", 0, (Var("rows", 0, 5), 64), F32)
+    w = weights_node("q8_0", random_blocks("q8_0", 8, 64), 64)
+    made = matmul_blocks(x, w) if name == "q8_0" else product(x, buffer(numbers(8, 64)))
+    with executable([made]) as program:
+        assert program(numbers(0, 64))[0].shape == (0, 8)
+        [launch] = [one for one in loaded(program).compiled.launches if "transfer" not in one.name]
+        assert evaluate(launch.tiles, {"rows": 0}) == 0 < evaluate(launch.tiles, {"rows": 1})

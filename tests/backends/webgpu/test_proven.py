@@ -16,11 +16,14 @@ from arenite.codegen import loop_ir as ir
 from arenite.dtype import BY_NAME
 from arenite.errors import IndexOutOfRange
 from arenite.ir import constant, graph_input, make
+from arenite.ir.compose.neural import attention
 from arenite.ir.dim import Dim, Var
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
+from arenite.ir.ops.blocks import matmul_blocks
 from arenite.pipeline import compile_graph
 from tests.backends.webgpu.runner import ON_WEBGPU, launch, webgpu
+from tests.codegen.block_weights import random_blocks, weights_node
 
 F32, I8, I32, INT64 = (BY_NAME[name] for name in ("float32", "int8", "int32", "int64"))
 N = Var("n", 1, 1000)
@@ -34,6 +37,11 @@ def x(*shape: Dim) -> Node:
     return graph_input("x", 0, shape, F32)
 
 
+def blocks_product(name: str, rows: Dim) -> Node:
+    weights = weights_node(name, random_blocks(name, 24, 512), 512)
+    return matmul_blocks(x(rows, 512), weights)
+
+
 def gathered() -> Node:
     return make("gather", x(5, 4), graph_input("at", 1, (3,), INT64), axis=0)
 
@@ -43,6 +51,11 @@ def padded_image() -> Node:
     weights = graph_input("w", 1, (16, 8, 3, 3), F32)
     sizes = {"strides": (2, 1), "padding": ((1, 1), (0, 0)), "dilations": (1, 1), "groups": 1}
     return make("conv", image, weights, **sizes)
+
+
+def attended() -> Node:
+    given = [graph_input(name, k, (4, N, 64), F32) for k, name in enumerate("qkv")]
+    return attention(*given, causal=True)
 
 
 GRAPHS: dict[str, Callable[[], Node]] = {
@@ -59,6 +72,12 @@ GRAPHS: dict[str, Callable[[], Node]] = {
     ),
     "rows that data names, under a mask": gathered,
     "a convolution of any size": padded_image,
+    "rows by floats, few or many": lambda: make(
+        "matmul", x(N, 64), constant(np.ones((64, 72), np.float32)), **PLAIN
+    ),
+    "a row by blocks": lambda: blocks_product("q8_0", 1),
+    "a few rows by blocks": lambda: blocks_product("q4_k", 8),
+    "attention": attended,
 }
 
 
@@ -67,7 +86,9 @@ def test_what_is_proven_is_not_checked_and_says_so(name: str) -> None:
     webgpu()
     with compile_graph(Graph.of([GRAPHS[name]()]), ON_WEBGPU) as program:
         shaders = shaders_of(program.compiled.image)
-        assert {shaders[one.entry].is_proven for one in program.compiled.launches} == {True}
+        used = [shaders[one.entry] for one in program.compiled.launches]
+        used += [smaller for one in used for _, _, smaller in one.smaller]
+        assert {one.is_proven for one in used} == {True}
         assert {one.code.partition("\n")[0] for one in program.kernels} == {"// accesses: proven"}
 
 
@@ -83,8 +104,7 @@ def test_a_number_from_a_table_is_checked() -> None:
 
 def test_text_that_does_not_say_what_it_accesses_is_checked() -> None:
     webgpu()
-    node = make("matmul", x(512, 256), constant(np.ones((256, 512), np.float32)), **PLAIN)
-    with compile_graph(Graph.of([node]), ON_WEBGPU) as program:
+    with compile_graph(Graph.of([blocks_product("q8_0", 40)]), ON_WEBGPU) as program:
         [text] = [one.code for one in program.kernels if "foreign(" in one.code]
         assert text.startswith("// accesses: checked by the device, for what text of")
 
