@@ -207,12 +207,14 @@ def print_memory(server: Server) -> None:
     with server:
         status, text = server.get("/metrics")
     assert status == 200
-    told = dict(re.findall(r"^arenite_(planned|program)_bytes (\S+)", text, re.MULTILINE))
-    planned, program = (float(told[name]) / MIB for name in ("planned", "program"))
+    told = dict(re.findall(r"^arenite_(\w+)_bytes (\S+)", text, re.MULTILINE))
+    names = ("planned", "program", "grammar")
+    planned, program, grammar = (float(told[name]) / MIB for name in names)
     most = server.nbytes("VmHWM") / MIB
+    rest = most - planned - program - grammar
     print(
-        f"our memory, MiB: {planned:.1f} planned, {program:.1f} of the server itself, at the most "
-        f"{most:.1f}: {most - planned - program:+.1f}"
+        f"our memory, MiB: {planned:.1f} planned, {program:.1f} of the server itself, "
+        f"{grammar:.1f} of grammar tables, at the most {most:.1f}: {rest:+.1f}"
     )
 
 

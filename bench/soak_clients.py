@@ -19,6 +19,7 @@ from typing import Any
 COUNTS = {
     "steady": 4,
     "whole": 2,
+    "shaped": 1,
     "vanish": 3,
     "hang": 4,
     "slow": 2,
@@ -120,6 +121,7 @@ class Soak:
         kinds: dict[str, Callable[[], Awaitable[None]]] = {
             "steady": lambda: self._seeded(stream=True),
             "whole": lambda: self._seeded(stream=False),
+            "shaped": self._shaped,
             "vanish": self._vanish,
             "hang": self._hang,
             "slow": self._slow,
@@ -168,6 +170,22 @@ class Soak:
                 raise ValueError(answer.error())
             self.counts["429"] += 1
             await asyncio.sleep(self._random.uniform(0.2, 1))
+
+    async def _shaped(self) -> None:
+        """An answer that is held to a schema, another one each time."""
+        names = [f"n{self._random.randrange(1000)}" for _ in range(3)]
+        one = {"enum": [*range(10), True, None]}
+        schema = {
+            "type": "object",
+            "properties": dict.fromkeys(names, one),
+            "required": names,
+            "additionalProperties": False,
+        }
+        form = {"type": "json_schema", "json_schema": {"name": "form", "schema": schema}}
+        body = {"prompt": "As JSON:", "response_format": form, "max_tokens": 300}
+        found = json.loads((await self._patient(body)).text())
+        if found.keys() != set(names):
+            raise ValueError(f"{names} were asked for, and {found} came")
 
     # Those who don't.
 

@@ -56,8 +56,12 @@ def serve(
         float, typer.Option(min=1, metavar="SECONDS", help="The longest that an answer may take.")
     ] = 600.0,
     max_body: Annotated[
-        str, typer.Option(metavar="SIZE", help="The largest request that is read.")
-    ] = "8MiB",
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="The largest request that is read; by default what a context may take, or 8 MiB.",
+        ),
+    ] = None,
     json_logs: Annotated[
         bool, typer.Option("--json-logs", help="A JSON object for each request, to stderr.")
     ] = False,
@@ -89,6 +93,7 @@ def serve(
     server.check_exposure(host, rules, open_to_all=open_to_all)
     logging.getLogger("arenite.serve").setLevel(logging.INFO)
     share_heap()
+    server.import_requested_modules()
     program_nbytes = resident_nbytes()
     with server.bound_socket(host, port) as bound:
         path = language.obtain(model, loading.offline)
@@ -99,10 +104,12 @@ def serve(
             place = f"http://{_shown(host)}:{bound.getsockname()[1]}"
 
             def ready() -> None:
-                model, program = map(readable_nbytes, (served.plan.total_nbytes, program_nbytes))
+                sizes = (served.plan.total_nbytes, program_nbytes, served.grammar_nbytes)
+                model, program, grammar = map(readable_nbytes, sizes)
+                tables = f" and {grammar} of grammar tables" if served.grammar_nbytes else ""
                 output.note(
                     f"{served.name} is served at {place} in {model}, beside {program} of the "
-                    "server itself; Ctrl-C ends it"
+                    f"server itself{tables}; Ctrl-C ends it"
                 )
 
             server.run(app_of(served, rules), bound, on_ready=ready)
@@ -116,7 +123,7 @@ def _served(
     dims: Sequence[str] | None,
     slots: int,
     queue: int,
-    max_body: str,
+    max_body: str | None,
 ) -> Served:
     import arenite
     from arenite.frontends.language import LanguageFile
@@ -126,7 +133,6 @@ def _served(
     from arenite.serve.served import ServedArrays, ServedText
 
     limit = parse_nbytes(max_body)
-    assert limit is not None
     options = loading.given("offline")
     with language.showing_steps(name) as on_progress:
         if onnx.is_onnx(path):
@@ -134,7 +140,7 @@ def _served(
             if refused:
                 raise InvalidArgument(f"{', '.join(refused)} are for language models")
             model = Model.open(path)
-            sizes: dict[str, Any] = dict(onnx.sizes_of(dims))
+            sizes: dict[str, Any] = dict(onnx.sizes_of(model, dims))
             plan = model.plan(memory=options.get("memory"), **sizes)
             program = model.compile(on_progress=on_progress, **options, **sizes)
             return ServedArrays(name, model, program, plan, queue=queue, max_body=limit)

@@ -7,6 +7,7 @@ after token, the ones allowed. The work is done by llguidance, which is an extra
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -31,6 +32,10 @@ STRING_CONTENT = r'[^"\\\x00-\x1F\x7F]+'
 #: A character that no token joins with others.
 MARK = "\x02"
 MAX_MESSAGE = 400  # characters quoted of what llguidance says
+#: What llguidance says of a grammar that takes more than its limits.
+TOO_COMPLEX = "too many"
+#: Of a grammar's automaton, made as the text goes on: some 350 bytes each, for every text.
+MAX_STATES = 2**14
 
 _token_tries: WeakKeyDictionary[Tokenizer, Any] = WeakKeyDictionary()
 
@@ -47,7 +52,7 @@ class Grammar:
                 rules = llguidance.LLMatcher.grammar_from_json_schema(text, defaults=blanks)
             else:
                 rules = llguidance.grammar_from(kind, text)
-            limits = llguidance.LLParserLimits(verbose_errors=False)
+            limits = llguidance.LLParserLimits(max_lexer_states=MAX_STATES, verbose_errors=False)
             self._matcher = llguidance.LLMatcher(
                 _token_trie(tokenizer), rules, log_level=0, limits=limits
             )
@@ -78,7 +83,10 @@ class Grammar:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise RunFailed(f"the grammar can't go on: {_one_line(self._matcher.get_error())}")
+            message = f"the grammar can't go on: {_one_line(self._matcher.get_error())}"
+            if TOO_COMPLEX in message:
+                raise InvalidArgument(f"{message}; it is too complex, make it simpler")
+            raise RunFailed(message)
 
 
 def grammar_of(sampling: Sampling, tokenizer: Tokenizer) -> Grammar | None:
@@ -136,6 +144,12 @@ class _Vocabulary:
     @cached_property
     def _longest(self) -> int:
         return max(map(len, self._ids), default=0)
+
+
+def make_tables(tokenizer: Tokenizer) -> None:
+    """Make what all grammars share now, not with the first one; nothing without llguidance."""
+    with suppress(NotSupported):
+        _token_trie(tokenizer)
 
 
 def _token_trie(tokenizer: Tokenizer) -> Any:

@@ -223,6 +223,18 @@ def largest(values: NDArray[np.float32], count: int) -> Indices:
     return above[_falling(values[above])[:count]]
 
 
+def logprobs_of(
+    logits: NDArray[np.float32], token: int, count: int, room: NDArray[np.float64]
+) -> tuple[float, tuple[tuple[int, float], ...]]:
+    """The logarithm of a token's probability, and the likeliest tokens with theirs. `room` is
+    written over, and has a place for each logit: a large block for each token would be slow."""
+    highest = np.float64(logits.max())
+    np.subtract(logits, highest, out=room)
+    total = float(highest + np.log(np.exp(room, out=room).sum()))
+    top = largest(logits, count) if count else ()
+    return float(logits[token]) - total, tuple((int(k), float(logits[k]) - total) for k in top)
+
+
 def _candidates(values: NDArray[np.float32], count: int) -> Indices:
     """Indices of the `count` largest values, and of some more, in order."""
     pool = values

@@ -10,10 +10,31 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from arenite.errors import AreniteError, DoesNotFit, InvalidArgument, NotSupported
+from arenite.errors import (
+    AreniteError,
+    BoundsError,
+    DoesNotFit,
+    IndexOutOfRange,
+    InvalidArgument,
+    NotSupported,
+    ShapeMismatch,
+    SizeMismatch,
+    TypeMismatch,
+)
 
 #: Lists and objects within each other, at the most.
 MAX_DEPTH = 64
+#: Errors of what a client asked for; the others are the server's.
+ASKED = (
+    BoundsError,
+    DoesNotFit,
+    IndexOutOfRange,
+    InvalidArgument,
+    NotSupported,
+    ShapeMismatch,
+    SizeMismatch,
+    TypeMismatch,
+)
 #: Characters of a value that an error shows.
 SHOWN = 60
 
@@ -40,8 +61,7 @@ class ApiError(Exception):
 
 def api_error(problem: AreniteError) -> ApiError:
     """An error of the library as a client sees it: of what it asked for, or of the server."""
-    asked = isinstance(problem, InvalidArgument | NotSupported | DoesNotFit)
-    return ApiError(400 if asked else 500, str(problem))
+    return ApiError(400 if isinstance(problem, ASKED) else 500, str(problem))
 
 
 class Body:
@@ -52,7 +72,7 @@ class Body:
         self._path = path
 
     @classmethod
-    def read(cls, content: bytes) -> Body:
+    def read(cls, content: bytes | bytearray) -> Body:
         """The JSON object of a request."""
         try:
             value = json.loads(content, parse_constant=_refuse_constant)
@@ -77,6 +97,11 @@ class Body:
         shown = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}..."
         message = f"{self.name_of(field)} is {shown}; {wanted} is needed"
         return ApiError(400, message, field=self.name_of(field))
+
+    def refused(self, field: str, why: str) -> ApiError:
+        """The error for a field that nothing is done with, and that would change the answer."""
+        name = self.name_of(field)
+        return ApiError(400, f"{name} is given, and {why}; leave it out", field=name)
 
     def __contains__(self, field: str) -> bool:
         return self._fields.get(field) is not None

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import cached_property
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -27,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite import locks
+from arenite.device.cpu import give_back_heap
 from arenite.errors import AreniteError, BoundsError, Busy, InvalidArgument, RunFailed
 from arenite.frontends.language import LanguageFile
 from arenite.generate.bounds import whole
@@ -35,7 +37,7 @@ from arenite.generate.child_process import prepare_in_child
 from arenite.generate.continuation import Continuation
 from arenite.generate.generation import Stats, prompt_tokens
 from arenite.generate.model import chat_tokens, tokenizer_of
-from arenite.generate.sampler import largest
+from arenite.generate.sampler import logprobs_of
 from arenite.generate.sampling import Sampling, SamplingOptions
 from arenite.program.closing import Closing
 from arenite.serve.batch import Batch, Text
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 
 #: Requests that wait for a slot, at the most.
 DEFAULT_QUEUE = 64
+#: Seconds without a text after which memory that is not in use goes back to the system.
+IDLE_SECONDS = 1.0
 #: Likeliest tokens that are told beside the chosen one, at the most.
 MOST_LOGPROBS = 20
 
@@ -266,6 +270,10 @@ class Engine(Closing):
 
     # The engine's thread.
 
+    @cached_property
+    def _room(self) -> NDArray[np.float64]:
+        return np.empty(self.tokenizer.n_tokens)
+
     def _run(self) -> None:
         try:
             while self._admitted():
@@ -290,7 +298,9 @@ class Engine(Closing):
                     self._active[request.text] = request
                 if self._active or self._profiles:
                     return True
-                self._changed.wait()
+                if not self._changed.wait(IDLE_SECONDS):
+                    give_back_heap()  # what many texts needed at once
+                    self._changed.wait()
             return False
 
     def _step(self) -> None:
@@ -316,7 +326,8 @@ class Engine(Closing):
             except Exception as error:  # of this text alone: a grammar that leads nowhere
                 counts.n_failed += 1
                 self._release(request)
-                made.append((request.stream, error))
+                # Its frames hold the text and all that its grammar has made.
+                made.append((request.stream, error.with_traceback(None)))
                 continue
             if chunk.finish:
                 counts.n_finished += 1
@@ -335,7 +346,8 @@ class Engine(Closing):
         logprob: float | None = None
         top: tuple[tuple[int, float], ...] = ()
         if request.n_logprobs is not None:
-            logprob, top = _logprobs(logits[: self.tokenizer.n_tokens], token, request.n_logprobs)
+            known = logits[: self.tokenizer.n_tokens]
+            logprob, top = logprobs_of(known, token, request.n_logprobs, self._room)
         stats = request.stats() if made.finish else None
         return Chunk(token, text, logprob, top, made.finish, stats)
 
@@ -391,14 +403,3 @@ class Engine(Closing):
             f"<Engine of {self.file.description.name}: {len(self._active)} of "
             f"{self.settings.slots} slots in use, {len(self._waiting)} waiting>"
         )
-
-
-def _logprobs(
-    logits: NDArray[np.float32], token: int, count: int
-) -> tuple[float, tuple[tuple[int, float], ...]]:
-    """The logarithm of a token's probability, and the likeliest tokens with theirs."""
-    wide = logits.astype(np.float64)
-    highest = wide.max()
-    total = float(highest + np.log(np.exp(wide - highest).sum()))
-    top = largest(logits, count) if count else ()
-    return float(wide[token]) - total, tuple((int(k), float(wide[k]) - total) for k in top)

@@ -87,6 +87,9 @@ class Guard:
             await self._tell(exchange, api_error(problem))
         except HTTPException as problem:
             await self._tell(exchange, _routing_error(problem, exchange))
+        except asyncio.CancelledError:  # by the server, when it has waited long enough
+            exchange.is_read = True  # as far as it will be
+            await self._tell(exchange, ApiError(503, "the server is ending", retry_after=1))
         except TimeoutError:
             limit = f"{self._rules.timeout:g} s"
             await self._tell(exchange, ApiError(504, f"the answer took longer than {limit}"))
@@ -208,11 +211,12 @@ class Exchange:
         self.problem = ""
         self.cors = cors
         self._receive, self._send = receive, send
-        self._is_read = False  # all that the client sent
+        # All that the client sends; one that waits to be asked for its body sends none before.
+        self.is_read = dict(scope["headers"]).get(b"expect", b"").lower() == b"100-continue"
 
     async def receive(self) -> Message:
         message = await self._receive()
-        self._is_read = not message.get("more_body", False)
+        self.is_read = not message.get("more_body", False)
         return message
 
     async def send(self, message: Message) -> None:
@@ -247,5 +251,5 @@ class Exchange:
         n_read = 0
         with suppress(TimeoutError):
             async with asyncio.timeout(PASS_OVER_SECONDS):
-                while not self._is_read and n_read < PASS_OVER_NBYTES:
+                while not self.is_read and n_read < PASS_OVER_NBYTES:
                     n_read += len((await self.receive()).get("body", b""))

@@ -10,6 +10,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 from starlette.requests import Request
@@ -29,11 +30,13 @@ DTYPES: dict[str, np.dtype[Any]] = {
     **{f"{kind}{bits}": np.dtype(f"{kind.lower()}{bits}")
        for kind in ("INT", "UINT") for bits in (8, 16, 32, 64)},
     **{f"FP{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
+    "BF16": np.dtype(ml_dtypes.bfloat16),
     "BYTES": np.dtype(object),
 }  # fmt: skip
 NAMES = {str(dtype): name for name, dtype in DTYPES.items()}
 #: What JSON has for elements, by kinds of types; the others are whole numbers.
 ELEMENTS: dict[str, type | tuple[type, ...]] = {"O": str, "b": bool, "f": (int, float)}
+VERSION = "1"
 LENGTH_HEADER = "inference-header-content-length"
 MAX_RANK = 64
 MAX_ARRAYS = 4096
@@ -73,15 +76,23 @@ class Inference:
         return Response(status_code=200)
 
     async def ready(self, request: Request) -> Response:
-        self.served.check_name(request.path_params["name"])
+        self._check(request)
         return Response(status_code=200)
 
-    async def model(self, request: Request) -> Response:
+    def _check(self, request: Request) -> None:
+        """ApiError where another model, or another version of it, is asked for."""
         self.served.check_name(request.path_params["name"])
+        version = request.path_params.get("version", VERSION)
+        if version != VERSION:
+            told = f"version {version[:40]!r} of {self.served.name!r} is not served; {VERSION!r} is"
+            raise ApiError(404, told)
+
+    async def model(self, request: Request) -> Response:
+        self._check(request)
         return JSONResponse(
             {
                 "name": self.served.name,
-                "versions": ["1"],
+                "versions": [VERSION],
                 "platform": "onnx",
                 "inputs": [_described(one) for one in self.served.model.inputs],
                 "outputs": [_described(one) for one in self.served.model.outputs],
@@ -89,7 +100,7 @@ class Inference:
         )
 
     async def infer(self, request: Request) -> Response:
-        self.served.check_name(request.path_params["name"])
+        self._check(request)
         content = await self.served.content(request)
         n_json = _json_length(request, len(content))
         body = Body.read(content[:n_json])
@@ -136,6 +147,7 @@ def _inputs(body: Body, rest: memoryview) -> dict[str, NDArray[Any]]:
             raise one.wrong("datatype", f"one of {', '.join(DTYPES)}")
         shape = _shape(one)
         parameters = one.object("parameters")
+        _check_parameters(parameters)
         nbytes = None if parameters is None else parameters.whole("binary_data_size", 0, len(rest))
         if nbytes is None:
             arrays[name] = _of_json(one, dtype, shape)
@@ -147,6 +159,13 @@ def _inputs(body: Body, rest: memoryview) -> dict[str, NDArray[Any]]:
     if at != len(rest):
         raise ApiError(400, f"{len(rest) - at} bytes of the body belong to no input")
     return arrays
+
+
+def _check_parameters(parameters: Body | None) -> None:
+    """ApiError where an array is asked for in a way that is not known."""
+    for name in ("shared_memory_region", "classification"):
+        if parameters is not None and parameters.get(name):
+            raise parameters.refused(name, "this server does not know it")
 
 
 def _shape(one: Body) -> tuple[int, ...]:
@@ -219,6 +238,7 @@ def _answer(
             if output not in results:
                 raise one.wrong("name", f"one of {', '.join(results)}")
             own = one.object("parameters")
+            _check_parameters(own)
             forms[output] = all_binary if own is None else own.flag("binary_data", all_binary)
     outputs: list[dict[str, Any]] = []
     rest: list[bytes] = []
@@ -235,7 +255,7 @@ def _answer(
         else:
             told["data"] = _finite(array)
         outputs.append(told)
-    answer: dict[str, Any] = {"model_name": name, "model_version": "1", "outputs": outputs}
+    answer: dict[str, Any] = {"model_name": name, "model_version": VERSION, "outputs": outputs}
     if "id" in body:
         answer["id"] = body.text("id")
     head = json.dumps(answer, allow_nan=False).encode()

@@ -22,8 +22,9 @@ from arenite import __version__
 from arenite.serve import texts
 from arenite.serve.bodies import ApiError, Body
 from arenite.serve.connection import StreamedResponse, until_gone
-from arenite.serve.texts import Answers, TextRequest
+from arenite.serve.texts import Answers, TextRequest, TokenChoice
 from arenite.serve.tool_calls import CallReader, ToolCall
+from arenite.serve.tool_styles import style_of
 
 if TYPE_CHECKING:
     from arenite.serve.served import ServedText
@@ -56,6 +57,7 @@ def routes(served: ServedText) -> list[Route]:
         Route("/api/chat", api.chat, methods=["POST"]),
         Route("/api/generate", api.generate, methods=["POST"]),
         Route("/api/embed", api.embed, methods=["POST"]),
+        Route("/api/embeddings", api.embedding, methods=["POST"]),
     ]
 
 
@@ -87,6 +89,7 @@ class Ollama:
     async def show(self, request: Request) -> Response:
         await self.served.body(request)
         can = ["completion"] if self.served.makes_text else ["embedding"]
+        can += ["tools"] if style_of(self.served.template) is not None else []
         return JSONResponse(
             {
                 "modelfile": "",
@@ -133,18 +136,18 @@ class Ollama:
         return await self._respond(request, body, Talk(self.served, wanted))
 
     def _chat_request(self, body: Body) -> TextRequest:
-        messages = [_with_texts(message) for message in texts.messages_of(body)]
+        messages = texts.messages_of(body, self.served.template)
         functions = texts.functions_of(body)
-        style = texts.tool_style(self.served.template, body) if functions else None
-        tools = [{"type": "function", "function": function} for function in functions]
-        tokens = self.served.chat_tokens(messages, tools)
-        return TextRequest(tokens, _sampling(body), tools=style)
+        tools = texts.tools_of(body, functions, self.served) if functions else None
+        offered = [{"type": "function", "function": function} for function in functions]
+        tokens = self.served.chat_tokens(messages, offered)
+        return TextRequest(tokens, _sampling(body), n_logprobs=_n_logprobs(body), tools=tools)
 
     async def generate(self, request: Request) -> Response:
         body = await self.served.body(request)
         for name in ("suffix", "images", "context"):
             if body.get(name):
-                raise body.wrong(name, "nothing: this server does not know it")
+                raise body.refused(name, "this server does not know it")
         if not body.get("prompt"):
             return JSONResponse(self._loaded({"response": ""}))
         wanted = await asyncio.to_thread(self._generate_request, body)
@@ -153,10 +156,12 @@ class Ollama:
     def _generate_request(self, body: Body) -> TextRequest:
         prompt = body.text("prompt")
         if body.flag("raw") or not self.served.template:
-            return TextRequest(self.served.encoded(prompt), _sampling(body))
+            tokens = self.served.encoded(prompt)
+            return TextRequest(tokens, _sampling(body), n_logprobs=_n_logprobs(body))
         told = [{"role": "system", "content": body.text("system")}] if "system" in body else []
         messages = [*told, {"role": "user", "content": prompt}]
-        return TextRequest(self.served.chat_tokens(messages), _sampling(body))
+        tokens = self.served.chat_tokens(messages)
+        return TextRequest(tokens, _sampling(body), n_logprobs=_n_logprobs(body))
 
     def _loaded(self, content: dict[str, Any]) -> dict[str, Any]:
         """The answer to a request that only asks for the model to be in memory."""
@@ -192,6 +197,13 @@ class Ollama:
             }
         )
 
+    async def embedding(self, request: Request) -> Response:
+        """The way to ask for one that older clients know."""
+        body = await self.served.body(request)
+        tokens = await asyncio.to_thread(self.served.encoded, body.text("prompt"))
+        [row] = await self.served.embed([tokens], truncate=True)
+        return JSONResponse({"embedding": [float(value) for value in row]})
+
 
 class Story:
     """The text that goes on from a prompt, whole or as a stream."""
@@ -218,23 +230,23 @@ class Story:
         assert self.answers is not None
         tools = self.request.tools
         reader = None if tools is None else CallReader(tools)
+        token_bytes = self.served.tokenizer.token_bytes
         while self.answers.n_open:
             for _, piece in await self.answers.take():
-                text = piece.text if reader is None else reader.push(piece.text)
-                calls: list[ToolCall] = []
-                if piece.finish is not None and reader is not None:
-                    rest, calls = reader.finish()
-                    text += rest
-                if text or calls:
-                    yield self.object(text, calls) | {"done": False}
+                text, calls = (piece.text, []) if reader is None else reader.take(piece)
+                likely = [_told(one) for one in texts.choices_of(piece, token_bytes)]
+                if text or calls or likely:
+                    told = {"logprobs": likely} if likely else {}
+                    yield self.object(text, calls) | {"done": False} | told
                 if piece.finish is not None:
                     yield self.object("", []) | self.end(piece)
 
     async def whole(self) -> dict[str, Any]:
         """All of it in one object."""
         parts = [part async for part in self.parts()]
-        text, calls = "", []
+        text, calls, likely = "", [], []
         for part in parts:
+            likely += part.get("logprobs", [])
             content = part.get("message", part)
             text += content.get("content", content.get("response", ""))
             calls += content.get("tool_calls", [])
@@ -245,7 +257,7 @@ class Story:
                 last["message"]["tool_calls"] = calls
         else:
             last["response"] = text
-        return last
+        return last | ({"logprobs": likely} if likely else {})
 
     def object(self, text: str, calls: list[ToolCall]) -> dict[str, Any]:
         return {
@@ -288,8 +300,23 @@ async def _lines(reply: Story) -> AsyncIterator[bytes]:
             yield json.dumps(part, ensure_ascii=False).encode() + b"\n"
     except ApiError as problem:
         yield json.dumps(error_body(problem)).encode() + b"\n"
+    except asyncio.CancelledError:
+        yield json.dumps(error_body(texts.cut_short())).encode() + b"\n"
     finally:
         reply.cancel()
+
+
+def _n_logprobs(body: Body) -> int | None:
+    count = body.whole("top_logprobs", 0, texts.MAX_TOP_LOGPROBS) or 0
+    return count if body.flag("logprobs") else None
+
+
+def _told(choice: TokenChoice) -> dict[str, Any]:
+    """A token's likelihood, and those of the likeliest."""
+    content = choice.content
+    told = {"token": content.decode(errors="replace"), "logprob": choice.logprob}
+    others = [_told(other) for other in choice.likeliest]
+    return told | {"bytes": list(content)} | ({"top_logprobs": others} if others else {})
 
 
 def _sampling(body: Body) -> dict[str, Any]:
@@ -305,14 +332,6 @@ def _sampling(body: Body) -> dict[str, Any]:
         max_tokens=limit if limit is not None and limit > 0 else None,
         json_schema={"type": "object"} if form == "json" else (form or None),
     )
-
-
-def _with_texts(message: dict[str, Any]) -> dict[str, Any]:
-    """Calls of a message as templates know them: each a function with its arguments."""
-    calls = message.get("tool_calls")
-    if isinstance(calls, list):
-        message["tool_calls"] = [{"type": "function", **call} for call in calls]
-    return message
 
 
 def _time(seconds: float | None = None) -> str:

@@ -82,19 +82,16 @@ class OpenAi:
         return await respond(request, reply, body)
 
     def _chat_request(self, body: Body) -> TextRequest:
-        messages = texts.messages_of(body)
+        messages = texts.messages_of(body, self.served.template)
         for name in ("functions", "function_call", "audio", "prediction", "web_search_options"):
             if name in body:
-                raise body.wrong(name, "nothing: this server does not know it")
+                raise body.refused(name, "this server does not know it")
         functions = texts.functions_of(body)
-        choice = body.get("tool_choice")
-        if choice == "none":
-            functions = []
-        style, grammar = None, None
+        functions, wanted = _chosen(body, functions)
+        tools, grammar = None, None
         if functions:
-            style = texts.tool_style(self.served.template, body)
-            wanted = _wanted_functions(body, choice, functions)
-            grammar = style.grammar(wanted) if wanted else None
+            tools = texts.tools_of(body, functions, self.served)
+            grammar = tools.style.grammar(wanted, tools.markers) if wanted else None
         sampling = texts.sampling_of(
             body,
             SAMPLING,
@@ -105,20 +102,20 @@ class OpenAi:
             grammar=grammar or body.get("grammar"),
             regex=body.get("regex"),
         )
-        tools = [{"type": "function", "function": function} for function in functions]
+        offered = [{"type": "function", "function": function} for function in functions]
         return TextRequest(
-            self.served.chat_tokens(messages, tools),
+            self.served.chat_tokens(messages, offered),
             sampling,
             body.whole("n", 1, texts.MAX_ANSWERS) or 1,
             _chat_logprobs(body),
-            style,
+            tools,
         )
 
     async def completions(self, request: Request) -> Response:
         body = await self.served.body(request)
         for name in ("suffix", "best_of"):
             if body.get(name) not in (None, 1, ""):
-                raise body.wrong(name, "nothing: this server does not know it")
+                raise body.refused(name, "this server does not know it")
         wanted = await asyncio.to_thread(self._completion_requests, body)
         reply = CompletionReply(self.served, body, wanted)
         return await respond(request, reply, body)
@@ -210,22 +207,32 @@ def _schema(body: Body) -> Any:
     return schema.plain()
 
 
-def _wanted_functions(
-    body: Body, choice: object, functions: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """The functions of which one must be called; none: the model is free."""
+def _chosen(
+    body: Body, functions: list[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The functions that a model is told of, and those of which it must call one; none: it is
+    free."""
+    choice = body.get("tool_choice")
+    if choice == "none":
+        return [], []
     if choice in (None, "auto"):
-        return []
+        return functions, []
+    if not functions:
+        raise body.wrong("tool_choice", "tools beside it, of which to choose,")
     if choice == "required":
-        return functions
-    named = body.object("tool_choice") if isinstance(choice, dict) else None
-    function = None if named is None else named.object("function")
-    name = None if function is None else function.text("name")
-    wanted = [one for one in functions if one["name"] == name]
-    if not wanted:
-        names = ", ".join(one["name"] for one in functions)
-        raise body.wrong("tool_choice", f'"none", "auto", "required", or one of {names}')
-    return wanted
+        return functions, functions
+    given = body.object("tool_choice") if isinstance(choice, dict) else None
+    allowed = None if given is None else given.object("allowed_tools")
+    tools = [given] if allowed is None else allowed.objects("tools", texts.MAX_TOOLS)
+    named = [one.object("function") for one in tools if one is not None]
+    names = {one.text("name") for one in named if one is not None}
+    found = [one for one in functions if one["name"] in names]
+    if not found or len(found) < len(names):
+        known = ", ".join(one["name"] for one in functions)
+        raise body.wrong("tool_choice", f'"none", "auto", "required", or one of {known}')
+    if allowed is None:
+        return functions, found
+    return found, found if allowed.text("mode", "auto") == "required" else []
 
 
 def _vector(row: Any, form: str) -> list[float] | str:

@@ -149,6 +149,8 @@ class Reply(ABC):
                 yield b"data: " + _json(told) + b"\n\n"
         except ApiError as problem:
             yield b"data: " + _json(error_body(problem)) + b"\n\n"
+        except asyncio.CancelledError:
+            yield b"data: " + _json(error_body(texts.cut_short())) + b"\n\n"
         finally:
             self.cancel()
         yield b"data: [DONE]\n\n"
@@ -187,6 +189,7 @@ class ChatChoice(Choice):
     def __init__(self, index: int, request: TextRequest, tokenizer: Tokenizer) -> None:
         super().__init__(index, request, tokenizer)
         self._reader = None if request.tools is None else CallReader(request.tools)
+        self._n_calls = 0
 
     def begin(self) -> list[dict[str, Any]]:
         return [self._delta({"role": "assistant", "content": ""})]
@@ -196,21 +199,17 @@ class ChatChoice(Choice):
         chosen = self.tokens(chunk)
         deltas = [self._delta({"content": text}, chosen=chosen)] if text or chosen else []
         if calls:
-            told = [{"index": n, **_call(call)} for n, call in enumerate(calls)]
+            told = [{"index": n, **_call(call)} for n, call in enumerate(calls, self._n_calls)]
+            self._n_calls += len(calls)
             deltas.append(self._delta({"tool_calls": told}))
         if chunk.finish is not None:
-            deltas.append(self._delta({}, "tool_calls" if calls else FINISH[chunk.finish]))
+            reason = "tool_calls" if self._n_calls else FINISH[chunk.finish]
+            deltas.append(self._delta({}, reason))
         return deltas
 
     def _text(self, chunk: Chunk) -> tuple[str, list[ToolCall]]:
-        """What may be shown with a chunk; with the last one, the calls."""
-        if self._reader is None:
-            return chunk.text, []
-        text = self._reader.push(chunk.text)
-        if chunk.finish is None:
-            return text, []
-        rest, calls = self._reader.finish()
-        return text + rest, calls
+        """What may be shown with a chunk, and the calls that are complete with it."""
+        return (chunk.text, []) if self._reader is None else self._reader.take(chunk)
 
     def _delta(
         self,

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import zlib
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from arenite import locks
 from arenite.errors import AreniteError
+from arenite.generate.grammar import make_tables
 from arenite.program.closing import Closing
 from arenite.serve.bodies import ApiError, Body, api_error, tokens_of
 from arenite.serve.engine import Engine
@@ -31,6 +33,20 @@ if TYPE_CHECKING:
     from arenite.runtime.profile import Profile
 
 
+#: The largest body where none is given: of a model for texts so many bytes for each token of its
+#: context, and some for all else; of others so many.
+TOKEN_NBYTES = 64
+REST_NBYTES = 2**16
+BODY_NBYTES = 8 * 2**20
+#: How bodies may be packed, each with what unpacks the parts of one, so many bytes at the most.
+CODINGS: dict[str, Callable[[], Callable[[bytes, int], bytes]]] = {
+    "identity": lambda: lambda part, _: part,
+    "gzip": lambda: zlib.decompressobj(16 + zlib.MAX_WBITS).decompress,
+    "deflate": lambda: zlib.decompressobj().decompress,
+}
+#: Bodies of the largest size that may be on their way at once, and the seconds that one has.
+N_BODIES = 4
+BODY_SECONDS = 60.0
 #: Between two measurements of kernels, each of which runs a step once more.
 PROFILE_SECONDS = 30.0
 #: Kernels that the page shows.
@@ -43,12 +59,15 @@ class Served(Closing):
     makes_text = False
     about = ""  # what the page says of a model that does not chat
 
-    def __init__(self, name: str, max_body: int) -> None:
+    def __init__(self, name: str, max_body: int | None) -> None:
         self.name = name
         self.created = int(time.time())
-        self.max_body = max_body
+        self.max_body = BODY_NBYTES if max_body is None else max_body
         #: What the process had before the model: Python and the server's own code. 0: not known.
         self.program_nbytes = 0
+        #: What holds texts to schemas and grammars, for all of them: made before the first one.
+        self.grammar_nbytes = 0
+        self._n_arriving = 0  # bytes of bodies
         self._began = time.monotonic()
 
     @property
@@ -65,26 +84,46 @@ class Served(Closing):
         return {
             "planned_bytes": ("Memory that was planned.", self.plan.total_nbytes),
             "program_bytes": ("Memory before the model was loaded.", self.program_nbytes),
+            "grammar_bytes": ("Memory of tables for grammars.", self.grammar_nbytes),
             "resident_bytes": ("Memory of the process.", resident_nbytes()),
         }, {}
 
-    async def content(self, request: Request) -> bytes:
-        """The body of a request; ApiError where it is larger than is read."""
+    async def content(self, request: Request) -> bytearray:
+        """The body of a request; ApiError where it is larger than is read, or does not come."""
         told = request.headers.get("content-length", "0")
         if told.isdecimal() and len(told) < 20 and int(told) > self.max_body:
             raise self._too_large()
+        coding = request.headers.get("content-encoding", "identity").lower()
+        if coding not in CODINGS:
+            raise ApiError(415, f"a body in {coding[:40]!r} is not read; {', '.join(CODINGS)} are")
+        unpack = CODINGS[coding]()
         content = bytearray()
         try:
-            async for part in request.stream():
-                content += part
-                if len(content) > self.max_body:
-                    raise self._too_large()
+            async with asyncio.timeout(BODY_SECONDS):
+                async for packed in request.stream():
+                    part = unpack(packed, self.max_body + 1)
+                    content += part
+                    self._n_arriving += len(part)
+                    if len(content) > self.max_body:
+                        raise self._too_large()
+                    if self._n_arriving > N_BODIES * self.max_body:
+                        raise ApiError(429, "many bodies are on their way", retry_after=1)
         except ClientDisconnect:
             raise ApiError(499, "the client went away") from None
-        return bytes(content)
+        except TimeoutError:
+            raise ApiError(408, f"the body did not come within {BODY_SECONDS:g} s") from None
+        except zlib.error as error:
+            raise ApiError(400, f"the body is not {coding}: {error}") from None
+        finally:
+            self._n_arriving -= len(content)
+        return content
 
     def _too_large(self) -> ApiError:
-        return ApiError(413, f"the body has more than {self.max_body} bytes; no more are read")
+        return ApiError(
+            413,
+            f"the body has more than {self.max_body} bytes; no more are read: send less, or start "
+            "the server with a larger --max-body",
+        )
 
     async def body(self, request: Request) -> Body:
         """The JSON object of a request, for this model."""
@@ -107,10 +146,14 @@ class Served(Closing):
 class ServedText(Served):
     """A language model: an engine, or a model for embeddings."""
 
-    def __init__(self, name: str, maker: Engine | LanguageModel, *, max_body: int) -> None:
+    def __init__(
+        self, name: str, maker: Engine | LanguageModel, *, max_body: int | None = None
+    ) -> None:
+        self.makes_text = isinstance(maker, Engine)
+        if max_body is None and self.makes_text:
+            max_body = maker.context * TOKEN_NBYTES + REST_NBYTES
         super().__init__(name, max_body)
         self._maker = maker
-        self.makes_text = isinstance(maker, Engine)
         self.about = "A model for embeddings: /v1/embeddings and /api/embed make vectors of texts."
         self.file = maker.file
         self.context = maker.context
@@ -118,6 +161,10 @@ class ServedText(Served):
         self._embedding = locks.reentrant()
         self._costs: list[dict[str, Any]] = []
         self._costs_at = 0.0
+        if self.makes_text:
+            before = resident_nbytes()
+            make_tables(self.tokenizer)
+            self.grammar_nbytes = max(resident_nbytes() - before, 0)
 
     @property
     def engine(self) -> Engine:
@@ -277,7 +324,7 @@ class ServedArrays(Served):
         plan: MemoryPlan,
         *,
         queue: int,
-        max_body: int,
+        max_body: int | None,
     ) -> None:
         super().__init__(name, max_body)
         self.model, self.program = model, program

@@ -6,8 +6,10 @@ it takes no more requests, lets those that run finish for a while, then closes w
 
 from __future__ import annotations
 
+import importlib
 import ipaddress
 import logging
+import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,6 +26,21 @@ GRACE_SECONDS = 10
 KEEP_ALIVE_SECONDS = 30
 #: Seconds in which a client takes nothing of what it is sent, after which it counts as gone.
 STALL_SECONDS = 120
+#: What requests would import: a server has its code, and tells how large it is, before they come.
+REQUESTED_MODULES = (
+    "arenite.generate.jinja.renderer",
+    "arenite.memory.page",
+    "concurrent.futures.thread",
+    "llguidance",
+    "numpy.random",
+)
+
+
+def import_requested_modules() -> None:
+    """Have the code of all that requests may ask for, where it is installed."""
+    for name in REQUESTED_MODULES:
+        with suppress(ModuleNotFoundError):
+            importlib.import_module(name)
 
 
 def is_loopback(host: str) -> bool:
@@ -80,11 +97,16 @@ def config_of(app: App) -> uvicorn.Config:
 
 
 def run(app: App, bound: socket.socket, *, on_ready: Callable[[], None] = lambda: None) -> None:
-    """Serve until SIGINT or SIGTERM."""
+    """Serve until SIGINT or SIGTERM; in the main thread."""
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     server = _Server(config_of(app), on_ready)
-    with suppress(KeyboardInterrupt):  # which comes again once all is closed
-        server.run(sockets=[bound])
+    # The signal that ends it comes again once all is closed, and is not to end the process there.
+    usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with suppress(KeyboardInterrupt):
+            server.run(sockets=[bound])
+    finally:
+        signal.signal(signal.SIGTERM, usual)
 
 
 class _Server(uvicorn.Server):

@@ -7,6 +7,9 @@ event loop sees them. Those that nobody reads any more give their places up.
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,15 +18,19 @@ from arenite.errors import AreniteError, Busy
 from arenite.generate.sampling import MAX_SEED, Sampling
 from arenite.serve.bodies import ApiError, Body, api_error
 from arenite.serve.delivery import Inbox
-from arenite.serve.tool_calls import ToolStyle, style_of
+from arenite.serve.tool_calls import Tools
+from arenite.serve.tool_styles import ToolStyle, style_of
 
 if TYPE_CHECKING:
     from arenite.serve.engine import Engine
+    from arenite.serve.served import ServedText
     from arenite.serve.stream import Chunk, Stream
 
 MAX_MESSAGES = 4096
 MAX_STOPS = 16
 MAX_TOOLS = 128
+MAX_NAME = 128  # characters of the name of a tool
+NAME = re.compile(rf"[\w.-]{{1,{MAX_NAME}}}")
 MAX_TOP_LOGPROBS = 20
 MAX_ANSWERS = 16  # to one request
 RETRY_SECONDS = 1  # after which one that found no place may come again
@@ -37,7 +44,12 @@ class TextRequest:
     sampling: dict[str, Any]  # options of `Sampling`
     n_answers: int = 1
     n_logprobs: int | None = None  # likeliest tokens told beside each; None: nothing is told
-    tools: ToolStyle | None = None
+    tools: Tools | None = None
+
+
+def cut_short() -> ApiError:
+    """What ends a stream that is not to go on: there is no other status once it has begun."""
+    return ApiError(503, "the answer is cut short: it took too long, or the server is ending")
 
 
 class TokenChoice(NamedTuple):
@@ -128,15 +140,34 @@ def sampling_of(body: Body, names: Mapping[str, str], **more: Any) -> dict[str, 
     return given
 
 
-def messages_of(body: Body) -> list[dict[str, Any]]:
-    """The conversation, each content one text."""
+def messages_of(body: Body, template: str) -> list[dict[str, Any]]:
+    """The conversation as a template reads it, each content one text."""
     found = body.objects("messages", MAX_MESSAGES)
     if not found:
         raise body.wrong("messages", "a list with at least one message")
-    return [_message(message) for message in found]
+    style = style_of(template)
+    messages = [_message(message, style) for message in found]
+    for message in messages:  # templates that don't know developers know them as the system
+        if message["role"] == "developer" and "developer" not in template:
+            message["role"] = "system"
+    _name_calls(messages)
+    return messages
 
 
-def _message(message: Body) -> dict[str, Any]:
+def _name_calls(messages: Sequence[dict[str, Any]]) -> None:
+    """Calls and results without an id, as Ollama's API has them, get what templates ask for."""
+    called: deque[str] = deque()
+    n_calls = 0
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            n_calls += 1
+            called.append(call.setdefault("id", f"call{n_calls:05d}"))
+        if message["role"] == "tool":
+            message.setdefault("name", message.get("tool_name", ""))
+            message.setdefault("tool_call_id", called.popleft() if called else "")
+
+
+def _message(message: Body, style: ToolStyle | None) -> dict[str, Any]:
     plain = {name: value for name, value in message.plain().items() if value is not None}
     plain["role"] = message.text("role")
     content = message.get("content")
@@ -144,14 +175,37 @@ def _message(message: Body) -> dict[str, Any]:
         parts = message.objects("content", MAX_MESSAGES)
         for part in parts:
             if part.get("type") not in ("text", "input_text", "refusal"):
-                raise part.wrong("type", 'a part of type "text": this model reads nothing else')
+                raise part.wrong("type", '"text", for this model reads nothing else,')
         content = "".join(part.text("text", "") for part in parts)
     elif content is not None and not isinstance(content, str):
         raise message.wrong("content", "a text or a list of parts")
     plain["content"] = content or ""
     if plain.get("images"):
-        raise message.wrong("images", "no image: this model reads text alone")
+        raise message.refused("images", "this model reads text alone")
+    if "tool_calls" in plain:
+        calls = message.objects("tool_calls", MAX_TOOLS)
+        plain["tool_calls"] = [_earlier_call(call, style) for call in calls]
     return plain
+
+
+def _earlier_call(call: Body, style: ToolStyle | None) -> dict[str, Any]:
+    """A call that a model has made, as its template reads it: with arguments as an object, which
+    is a text in OpenAI's API, or the other way round."""
+    function = call.object("function")
+    if function is None:
+        raise call.wrong("function", "an object with a name and arguments")
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except (ValueError, RecursionError):
+            raise function.wrong("arguments", "JSON, as a text,") from None
+    if not isinstance(arguments, dict | None):
+        raise function.wrong("arguments", "an object")
+    if style is not None and style.takes_text:
+        arguments = json.dumps(arguments or {}, ensure_ascii=False)
+    told = {"name": function.text("name"), "arguments": arguments or {}}
+    return {"type": "function", **call.plain(), "function": told}
 
 
 def functions_of(body: Body) -> list[dict[str, Any]]:
@@ -163,19 +217,23 @@ def functions_of(body: Body) -> list[dict[str, Any]]:
         function = tool.object("function")
         if function is None:
             raise tool.wrong("function", "an object with a name")
-        function.text("name")
+        if not NAME.fullmatch(function.text("name")):
+            raise function.wrong("name", f"a name of up to {MAX_NAME} letters, digits, _, - and .")
         function.object("parameters")
         found.append(function.plain())
     return found
 
 
-def tool_style(template: str, body: Body) -> ToolStyle:
-    """How the model writes calls; ApiError where its template has no place for tools."""
-    style = style_of(template)
+def tools_of(body: Body, functions: Sequence[dict[str, Any]], served: ServedText) -> Tools:
+    """How the model calls these; ApiError where its template has no place for tools."""
+    style = style_of(served.template)
     if style is None:
         raise ApiError(
             400,
             "tools are given, and the chat template of this model knows none",
             field=body.name_of("tools"),
         )
-    return style
+    specials = served.tokenizer.specials
+    controls = [one for one in specials.tokens if one[1] in specials.controls]
+    most = None if body.flag("parallel_tool_calls", usual=True) else 1
+    return Tools(style, functions, style.markers(controls), most)

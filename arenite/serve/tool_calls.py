@@ -1,54 +1,21 @@
-"""Tool calls: how a model's chat template writes them, found in the template, read from answers.
-
-In: a template's source and the tools of a request. Out: the markers around a call, a grammar that
-holds the model to one, and a reader that parts an answer into text and calls.
-
-    style     what the model writes
-    tagged    <tool_call>{"name": ..., "arguments": {...}}</tool_call>, once or more
-    listed    [{"name": ..., "arguments": {...}}], the whole answer, after a control token
-    bare      {"name": ..., "parameters": {...}}, the whole answer
-"""
+"""Tool calls: an answer, as it comes, is parted into text that may be shown and calls of tools."""
 
 from __future__ import annotations
 
-import json
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-#: Characters of an answer within calls that are read, at the most.
-MAX_CALLS_LENGTH = 2**20
-#: Brackets that may turn out to begin no JSON, each of which costs a look at all that follows.
-MAX_FAILED = 64
+from arenite.serve.tool_styles import Call, Function, ToolStyle
 
+if TYPE_CHECKING:
+    from arenite.serve.stream import Chunk
 
-@dataclass(frozen=True)
-class ToolStyle:
-    """How calls stand in an answer."""
-
-    opening: str  # before a call
-    closing: str  # after it
-    arguments: str  # the name that the arguments have
-    is_whole: bool = False  # the answer begins with the call, or has none
-
-    def grammar(self, tools: list[dict[str, Any]]) -> str:
-        """A Lark grammar for an answer that is one call of one of these tools."""
-        calls = [
-            {
-                "type": "object",
-                "properties": {
-                    "name": {"const": tool["name"]},
-                    self.arguments: tool.get("parameters") or {"type": "object"},
-                },
-                "required": ["name", self.arguments],
-                "additionalProperties": False,
-            }
-            for tool in tools
-        ]
-        # A brace that opens a call is part of its JSON.
-        around = ["", ""] if self.opening == "{" else [self.opening, self.closing]
-        opening, closing = (json.dumps(text) if text else "" for text in around)
-        return f"start: {opening} call {closing}\ncall: %json {json.dumps({'anyOf': calls})}\n"
+#: Characters of an answer within a call that are read, at the most.
+MAX_CALL_LENGTH = 2**20
+#: What may stand between two calls.
+BETWEEN = " \t\r\n;,"
 
 
 @dataclass(frozen=True)
@@ -60,93 +27,103 @@ class ToolCall:
     id: str
 
 
-#: What tells a style in the source of a template, the first that is found.
-STYLES = {
-    "<tool_call>": ToolStyle("<tool_call>", "</tool_call>", "arguments"),
-    "[TOOL_CALLS]": ToolStyle("[", "]", "arguments", is_whole=True),
-    "<|python_tag|>": ToolStyle("{", "}", "parameters", is_whole=True),
-}
+@dataclass(frozen=True)
+class Tools:
+    """What a request offers, and how its model calls it."""
 
-
-def style_of(template: str) -> ToolStyle | None:
-    """How the model of a chat template calls tools; None where it knows none."""
-    if "tools" not in template:
-        return None
-    return next((style for mark, style in STYLES.items() if mark in template), None)
+    style: ToolStyle
+    functions: Sequence[Function]
+    markers: dict[int, str]  # control tokens that are part of calls, with their texts
+    most: int | None = None  # calls that are told; None: all of them
 
 
 class CallReader:
-    """Parts an answer, as it comes, into text that may be shown and calls. Text that might be the
-    beginning of a call is held back; what turns out to be none is shown at the end."""
+    """Parts one answer. Text that might be the beginning of a call is held back until it is one, or
+    turns out to be none. Calls are handed out one by one, each when it is complete."""
 
-    def __init__(self, style: ToolStyle) -> None:
-        self._style = style
-        self._text = ""  # that was not shown yet
+    def __init__(self, tools: Tools) -> None:
+        self._tools, self._style = tools, tools.style
+        self._text = ""  # that is neither shown nor called yet
         self._is_call = False
-        self._is_start = True
+        self._is_start = True  # nothing but blanks has come, or nothing else behind a call
+        self._n_tried = 0  # characters of a call in which no end was found
+        self._n_calls = 0
 
-    def push(self, text: str) -> str:
-        """What may be shown of the answer now."""
-        if len(self._text) < MAX_CALLS_LENGTH:
+    def take(self, chunk: Chunk) -> tuple[str, list[ToolCall]]:
+        """What may be shown with a chunk, and the calls that are complete with it."""
+        marker = "" if chunk.token is None else self._tools.markers.get(chunk.token, "")
+        text, calls = self.push(chunk.text + marker)
+        if chunk.finish is None:
+            return text, calls
+        rest, last = self.finish()
+        return text + rest, calls + last
+
+    def push(self, text: str) -> tuple[str, list[ToolCall]]:
+        """What may be shown of the answer now, and the calls that are complete."""
+        if len(self._text) < MAX_CALL_LENGTH:
             self._text += text
-        if self._is_call:
-            return ""
-        n_shown = self._n_text()
-        self._is_start = self._is_start and not self._text[:n_shown].strip()
-        shown, self._text = self._text[:n_shown], self._text[n_shown:]
-        return shown
+        shown = ""
+        calls: list[ToolCall] = []
+        while True:
+            if not self._is_call:
+                shown += self._shown()
+            if not self._is_call or (end := self._end()) < 0:
+                return shown, calls
+            part = self._text[:end]
+            if found := self._style.form.calls(part, self._tools.functions):
+                calls += self._told(found)
+                self._is_start = True
+            elif self._style.closing:  # which may be part of what is called
+                self._n_tried = end
+                continue
+            else:
+                shown += part
+                self._is_start = False
+            self._text = self._text[end:]
+            self._is_call, self._n_tried = False, 0
 
     def finish(self) -> tuple[str, list[ToolCall]]:
-        """The text that was held back and is no call, and the calls."""
-        calls = self._calls(self._text) if self._is_call else []
-        return ("", calls) if calls else (self._text, [])
+        """The text that was held back and is no call, and calls that lack their closing."""
+        form, functions = self._style.form, self._tools.functions
+        found = form.calls(self._text, functions) if self._is_call else []
+        return ("", self._told(found)) if found else (self._text, [])
+
+    def _told(self, found: list[Call]) -> list[ToolCall]:
+        most = len(found) if self._tools.most is None else self._tools.most - self._n_calls
+        self._n_calls += len(found)
+        # Nine letters and digits: templates of Mistral refuse all others.
+        return [ToolCall(*call, secrets.token_hex(5)[:9]) for call in found[: max(most, 0)]]
+
+    def _shown(self) -> str:
+        """Take the text that comes before any call."""
+        if self._n_calls and self._is_start:
+            self._text = self._text.lstrip(BETWEEN)
+        n_shown = self._n_text()
+        shown, self._text = self._text[:n_shown], self._text[n_shown:]
+        self._is_start = self._is_start and not shown.strip()
+        return shown
 
     def _n_text(self) -> int:
-        """Characters, of those that were not shown, that come before any call."""
-        opening = self._style.opening
-        if self._style.is_whole:
-            begun = self._text.lstrip()
-            self._is_call = self._is_start and begun.startswith(opening)
-            return 0 if self._is_call or (self._is_start and not begun) else len(self._text)
-        place = self._text.find(opening)
+        """Characters that come before any call; `_is_call` says whether one begins there."""
+        bare, opening, begun = self._style.bare, self._style.opening, self._text.lstrip()
+        self._is_call = bool(bare) and self._is_start and begun.startswith(bare)
+        if self._is_call:
+            return 0
+        place = self._text.find(opening) if opening else -1
         self._is_call = place >= 0
         if self._is_call:
             return place
+        if bare and self._is_start and not begun:
+            return 0
         longest = min(len(self._text), len(opening) - 1)
         held = (n for n in range(longest, 0, -1) if self._text.endswith(opening[:n]))
         return len(self._text) - next(held, 0)
 
-    def _calls(self, text: str) -> list[ToolCall]:
-        decoder = json.JSONDecoder()
-        found: list[ToolCall] = []
-        at = 0
-        n_failed = 0
-        while n_failed < MAX_FAILED and (at := _first_of("{[", text, at)) >= 0:
-            try:
-                value, at = decoder.raw_decode(text, at)
-            except (ValueError, RecursionError):
-                at += 1
-                n_failed += 1
-                continue
-            for call in value if isinstance(value, list) else [value]:
-                if (one := self._call(call)) is not None:
-                    found.append(one)
-        return found
-
-    def _call(self, value: object) -> ToolCall | None:
-        if not isinstance(value, dict) or not isinstance(value.get("name"), str):
-            return None
-        arguments = value.get("arguments", value.get("parameters", {}))
-        if isinstance(arguments, str):
-            try:
-                arguments = json.loads(arguments)
-            except (ValueError, RecursionError):
-                return None
-        if not isinstance(arguments, dict):
-            return None
-        return ToolCall(value["name"], arguments, f"call_{secrets.token_hex(12)}")
-
-
-def _first_of(characters: str, text: str, start: int) -> int:
-    places = [text.find(one, start) for one in characters]
-    return min((place for place in places if place >= 0), default=-1)
+    def _end(self) -> int:
+        """Where calls may end that were not tried before; -1: nowhere yet."""
+        style = self._style
+        if style.closing:
+            place = self._text.find(style.closing, self._n_tried)
+            return place + len(style.closing) if place >= 0 else -1
+        is_opened = bool(style.opening) and self._text.startswith(style.opening)
+        return style.form.end(self._text, len(style.opening) if is_opened else 0)

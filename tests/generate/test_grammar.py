@@ -191,6 +191,19 @@ def test_blanks_in_json_are_bounded() -> None:
     pytest.fail("blanks never end")
 
 
+def test_a_grammar_takes_a_bounded_number_of_states() -> None:
+    """Here each token is a state more; what they take is not in any plan."""
+    grammar = Grammar(Sampling(regex="a{0,100000}[^b]{0,100000}"), tokenizer())
+
+    def go_on() -> None:
+        for _ in range(100_000):
+            grammar.allowed()
+            grammar.accept(ord("a"))
+
+    with pytest.raises(InvalidArgument, match="too many states"):
+        go_on()
+
+
 def test_a_token_that_is_not_allowed_is_an_error() -> None:
     grammar = Grammar(Sampling(regex="abc"), tokenizer())
     with pytest.raises(RunFailed, match="grammar can't go on"):

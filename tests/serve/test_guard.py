@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import threading
 import time
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from arenite.errors import InvalidArgument
+from arenite.serve import served
+from arenite.serve import server as server_module
 from arenite.serve.guard import Rules
 from arenite.serve.served import ServedText
 from arenite.serve.server import bound_socket, check_exposure
@@ -115,6 +121,44 @@ def test_a_large_body_is_refused_before_it_is_read(server: Address, talker: Serv
     assert b" 413 " in answer.split(b"\r\n")[0]
 
 
+def test_bodies_on_their_way_have_a_bound_together(
+    talker: ServedText, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "BODY_SECONDS", 1.0)
+    monkeypatch.setattr(served, "N_BODIES", 2)
+    length = talker.max_body
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"
+    with serving(talker) as address, ExitStack() as stack:
+        clients = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", address.port), timeout=30))
+            for _ in range(3)
+        ]
+        for client in clients:
+            client.sendall(head.encode() + b"x" * (length - 1))
+        answers = sorted(_all(client, until=b"}}") for client in clients)
+        assert [int(answer.split()[1]) for answer in answers] == [408, 408, 429]
+        assert b"did not come within 1 s" in answers[0]
+        assert address.json("POST", CHAT, BODY)[0] == 200  # and then there is room again
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+def test_bodies_may_be_packed(server: Address, talker: ServedText, coding: str) -> None:
+    pack = gzip.compress if coding == "gzip" else zlib.compress
+    headers = {"Content-Encoding": coding}
+    body = json.dumps(BODY).encode()
+    assert server.json("POST", CHAT, pack(body), headers=headers)[0] == 200
+    large = pack(body + b" " * talker.max_body)
+    assert len(large) < 10_000
+    assert server.json("POST", CHAT, large, headers=headers)[0] == 413
+    status, told = server.json("POST", CHAT, body, headers=headers)
+    assert (status, f"not {coding}" in told["error"]["message"]) == (400, True)
+    assert server.json("POST", CHAT, body, headers={"Content-Encoding": "br"})[0] == 415
+
+
+def test_a_body_has_room_for_a_whole_context(talker: ServedText) -> None:
+    assert ServedText("tiny", talker.engine).max_body == 64 * talker.context + 2**16
+
+
 def test_paths_and_methods_that_are_not_there(server: Address) -> None:
     status, told = server.json("GET", "/v1/nothing")
     assert (status, told["error"]["message"]) == (404, "there is nothing at /v1/nothing")
@@ -134,6 +178,66 @@ def test_an_answer_that_takes_too_long_is_ended(talker: ServedText) -> None:
         assert status == 504
         assert "longer than 0.005 s" in told["error"]["message"]
     _wait_until_free(talker)
+
+
+@pytest.fixture
+def busy(talker: ServedText) -> Iterator[None]:
+    """Nobody gets on: all slots are taken by texts whose listeners wait."""
+    gate = threading.Event()
+    for _ in range(talker.engine.settings.slots):
+        talker.engine.submit([5, 6], max_tokens=2, listener=lambda _: gate.wait())
+    yield
+    gate.set()
+    _wait_until_free(talker)
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize(("path", "start"), [(CHAT, b"data: "), ("/api/chat", b"")])
+def test_a_stream_that_takes_too_long_says_so(talker: ServedText, path: str, start: bytes) -> None:
+    with serving(talker, Rules(timeout=0.1)) as address:
+        _, content = address.ask("POST", path, BODY | {"stream": True})
+    events = [line for line in content.splitlines() if line and line != b"data: [DONE]"]
+    error = json.loads(events[-1].removeprefix(start))["error"]
+    assert "cut short" in (error if isinstance(error, str) else error["message"])
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_server_that_ends_tells_those_who_wait(
+    talker: ServedText, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests that run, and one whose body is not there yet; after a while for the first."""
+    monkeypatch.setattr(server_module, "GRACE_SECONDS", 0.1)
+    bodies = [json.dumps(BODY | {"stream": streams}).encode() for streams in (False, True)]
+    with ExitStack() as stack:
+        with serving(talker) as address:
+            clients = [
+                stack.enter_context(
+                    socket.create_connection(("127.0.0.1", address.port), timeout=30)
+                )
+                for _ in range(3)
+            ]
+            for client, body in zip(clients, (*bodies, b"{"), strict=True):
+                head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\n"
+                length = f"Content-Length: {max(len(body), 50)}\r\n\r\n"
+                client.sendall(head.encode() + length.encode() + body)
+            until = time.monotonic() + 20
+            while talker.engine.stats().n_waiting < 2:
+                assert time.monotonic() < until
+        answers = [_all(client) for client in clients]
+    for number in (0, 2):
+        assert answers[number].startswith(b"HTTP/1.1 503 ")
+        told = json.loads(answers[number].partition(b"\r\n\r\n")[2])
+        assert told["error"]["message"] == "the server is ending"
+    assert b"cut short" in answers[1]
+    assert answers[1].rstrip().endswith(b"0")  # the last piece of a whole answer
+
+
+def _all(client: socket.socket, until: bytes = b"") -> bytes:
+    """What is sent until the connection is closed, or to an end."""
+    content = b""
+    while not (until and content.endswith(until)) and (part := client.recv(65536)):
+        content += part
+    return content
 
 
 def _wait_until_free(talker: ServedText) -> None:

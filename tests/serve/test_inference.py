@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import TensorProto, helper
 from tritonclient import http
 from tritonclient.utils import InferenceServerException
 
@@ -66,6 +68,67 @@ def test_arrays_come_and_go(
     answer = client.infer("net", [given], outputs=[wanted], request_id="7")
     assert answer.get_response()["id"] == "7"
     np.testing.assert_allclose(answer.as_numpy(name), expected(X), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
+def test_requests_may_be_packed(client: http.InferenceServerClient, algorithm: str) -> None:
+    given = http.InferInput("x", list(X.shape), "FP32")
+    given.set_data_from_numpy(X)
+    answer = client.infer("net", [given], request_compression_algorithm=algorithm)
+    np.testing.assert_allclose(answer.as_numpy("y"), expected(X), rtol=1e-5, atol=1e-6)
+
+
+def test_arrays_of_bfloat16_come_and_go() -> None:
+    model = Model.of_bytes(casted())
+    x = X.astype(ml_dtypes.bfloat16)
+    with (
+        ServedArrays(
+            "cast", model, model.compile(), model.plan(), queue=2, max_body=None
+        ) as served,
+        serving(served) as address,
+    ):
+        client = http.InferenceServerClient(address.url.removeprefix("http://"))
+        given = http.InferInput("x", [3, 8], "BF16")
+        given.set_data_from_numpy(x)
+        answer = client.infer("cast", [given])
+        assert answer.get_output("y")["datatype"] == "BF16"
+        found = np.asarray(answer.as_numpy("y")).astype(np.float32)
+        client.close()
+    np.testing.assert_array_equal(found, -x.astype(np.float32))
+
+
+def casted() -> bytes:
+    """The negative of an array of bfloat16."""
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.BFLOAT16, [3, 8]) for name in ("x", "y")
+    ]
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", 18)]
+    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString())
+
+
+def test_another_version_is_refused(client: http.InferenceServerClient) -> None:
+    assert client.get_model_metadata("net", "1")["versions"] == ["1"]
+    assert not client.is_model_ready("net", "7")
+    with pytest.raises(InferenceServerException, match="version '7' of 'net' is not served"):
+        client.get_model_metadata("net", "7")
+
+
+def test_what_is_not_done_is_refused(client: http.InferenceServerClient) -> None:
+    given = http.InferInput("x", list(X.shape), "FP32")
+    given.set_shared_memory("region", X.nbytes)
+    with pytest.raises(InferenceServerException, match="shared_memory_region is given"):
+        client.infer("net", [given])
+    given = http.InferInput("x", list(X.shape), "FP32")
+    given.set_data_from_numpy(X)
+    wanted = http.InferRequestedOutput("y", class_count=2)
+    with pytest.raises(InferenceServerException, match="classification is given"):
+        client.infer("net", [given], outputs=[wanted])
+    half = http.InferInput("x", list(X.shape), "FP16")
+    half.set_data_from_numpy(X.astype(np.float16))
+    with pytest.raises(InferenceServerException, match="array of float16") as told:
+        client.infer("net", [half])
+    assert told.value.status() == "400"
 
 
 def test_another_model_is_refused(client: http.InferenceServerClient) -> None:

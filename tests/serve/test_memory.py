@@ -1,7 +1,8 @@
 """Memory that a server takes, measured in a process of its own: the plan, and a small rest.
 
 It counts from after its imports on, as in tests/generate/test_memory.py, with all that was planned
-in use: every page of keys and values written, chats, a schema, the page and what it asks for.
+in use: every page of keys and values written, chats, schemas, the page and what it asks for, large
+bodies that come at once.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,14 +23,17 @@ from tests.serve.running import Address
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads and resets /proc/self")
 
 SLOTS, CONTEXT = 4, 256
-#: And beyond, from the first schema on: llguidance's view of 49,152 tokens alone is 10 MiB.
-GRAMMAR_NBYTES = 5 * 2**20
+
+#: A regular expression whose automaton has a state more for nearly every token that is looked at.
+STATES = ".*[aeiou].{20}x"
+
+#: A body that is refused, and how many of them come at once.
+LARGE, N_LARGE = b"x" * 2**24, 24
 
 SERVE = """
 import json, re, sys
 from pathlib import Path
-import llguidance  # all that is imported later, for what a request asks
-import arenite.cli.commands, arenite.generate.template, arenite.memory.page, arenite.memory.saved
+import arenite.cli.commands, arenite.generate.template, arenite.memory.saved
 import importlib.resources, zipfile
 from arenite.device.cpu import share_heap
 from arenite.serve import server
@@ -38,14 +43,16 @@ from arenite.serve.guard import Rules
 from arenite.serve.served import ServedText
 
 share_heap()  # as `arenite serve` does
+server.import_requested_modules()
 path, slots, context = sys.argv[1], *map(int, sys.argv[2:])
 Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
 status = Path("/proc/self/status").read_text()
 before = 1024 * int(re.search(r"VmRSS:\\s+(\\d+)", status)[1])
 with server.bound_socket("127.0.0.1", 0) as bound:
     with Engine(path, slots=slots, context=context, threads=2) as engine:
-        told = [bound.getsockname()[1], before, engine.plan.total_nbytes]
-        app = app_of(ServedText("model", engine, max_body=2**20), Rules())
+        served = ServedText("model", engine)
+        told = [bound.getsockname()[1], before, engine.plan.total_nbytes, served.grammar_nbytes]
+        app = app_of(served, Rules())
         server.run(app, bound, on_ready=lambda: print(json.dumps(told), flush=True))
 """
 
@@ -63,7 +70,8 @@ def process(smollm2: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_server_takes_the_plan_and_little_more(process: subprocess.Popen[str]) -> None:
     assert process.stdout is not None
-    port, before, planned = json.loads(process.stdout.readline())
+    port, before, planned, tables = json.loads(process.stdout.readline())
+    planned += tables
     server = Address(port)
     write_all_pages(server)
     chat = {"messages": [{"role": "user", "content": "Tell me of the sea."}], "max_tokens": 20}
@@ -71,10 +79,17 @@ def test_a_server_takes_the_plan_and_little_more(process: subprocess.Popen[str])
         assert server.ask("POST", path, chat | more)[0].status == 200
     for path in ("/", "/stats", "/memory", "/metrics", "/v1/models"):
         assert server.ask("GET", path)[0].status == 200
-    assert planned < most_nbytes(process) - before < planned + REST_NBYTES
-    held = chat | {"response_format": {"type": "json_object"}}
+    held = chat | {"response_format": {"type": "json_object"}, "n": SLOTS}
     assert server.ask("POST", "/v1/chat/completions", held)[0].status == 200
-    assert most_nbytes(process) - before < planned + REST_NBYTES + GRAMMAR_NBYTES
+    held = chat | {"regex": STATES, "max_tokens": 200, "temperature": 2}
+    status, told = server.json("POST", "/v1/chat/completions", held)
+    assert (status, "too many states" in told["error"]["message"]) == (400, True)
+    with ThreadPoolExecutor(N_LARGE) as clients:
+        asked = [
+            clients.submit(server.ask, "POST", "/v1/completions", LARGE) for _ in range(N_LARGE)
+        ]
+        assert {one.result()[0].status for one in asked} == {413}
+    assert planned < most_nbytes(process) - before < planned + REST_NBYTES
 
 
 def most_nbytes(process: subprocess.Popen[str]) -> int:

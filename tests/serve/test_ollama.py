@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import ollama
 import pytest
 
+from arenite.generate.template import ChatTemplate
 from arenite.serve.served import ServedText
+from arenite.serve.tool_styles import STYLES
 from tests.serve.running import Address
-from tests.serve.test_openai import TOOL
+from tests.serve.test_openai import TOOL, taught
 
 MESSAGES: list[Any] = [{"role": "user", "content": "in the air"}]
 OPTIONS: dict[str, Any] = {"num_predict": 12, "seed": 3}
@@ -28,7 +31,7 @@ def test_the_model_is_told_of(client: ollama.Client) -> None:
     assert model.model == "tiny"
     assert model.details is not None
     assert model.details.format == "gguf"
-    assert client.show("tiny").capabilities == ["completion"]
+    assert client.show("tiny").capabilities == ["completion", "tools"]
     assert [one.model for one in client.ps().models] == ["tiny"]
 
 
@@ -68,6 +71,62 @@ def test_tools_are_offered(client: ollama.Client) -> None:
     # Whether a model of random weights calls one is chance; it must get through.
     answer = client.chat("tiny", messages=MESSAGES, tools=[TOOL], options=OPTIONS)
     assert answer.done
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_tool_is_called(client: ollama.Client, talker: ServedText, streams: bool) -> None:
+    [style] = [one for one in STYLES if one.marks == ("<|python_tag|>",)]
+    arguments = {"place": "here", "days": 3}
+    schema = {"const": {"name": "weather", "parameters": arguments}}
+    options: dict[str, Any] = {"tools": [TOOL], "format": schema, "options": {"num_predict": 200}}
+    with taught(talker, style):  # by its schema the answer is a call
+        if streams:
+            parts = [*client.chat("tiny", messages=MESSAGES, stream=True, **options)]
+        else:
+            parts = [client.chat("tiny", messages=MESSAGES, **options)]
+    [call] = [call for part in parts for call in part.message.tool_calls or []]
+    assert (call.function.name, call.function.arguments) == ("weather", arguments)
+    assert "".join(part.message.content or "" for part in parts) == ""
+    assert parts[-1].done
+
+
+def test_calls_and_results_have_the_ids_that_templates_ask_for(
+    client: ollama.Client, talker: ServedText
+) -> None:
+    """As those of Mistral do; this API knows none."""
+    source = (
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.id }} {% endfor %}"
+        "{% if m.role == 'tool' %}{{ m.name }} {{ m.tool_call_id }} {% endif %}{% endfor %}"
+    )
+    calls: list[Any] = [{"function": {"name": name, "arguments": {}}} for name in ("a", "b")]
+    results = [{"role": "tool", "tool_name": name, "content": ""} for name in ("a", "b")]
+    messages: list[Any] = [{"role": "assistant", "tool_calls": calls}, *results]
+    written = "call00001 call00002 a call00001 b call00002 "
+    before = talker.tokenizer
+    changed = replace(before, chat_template=ChatTemplate(source, "tiny"))
+    talker.tokenizer = talker.engine.tokenizer = changed
+    try:
+        answer = client.chat("tiny", messages=messages, options=OPTIONS)
+    finally:
+        talker.tokenizer = talker.engine.tokenizer = before
+    assert answer.prompt_eval_count == len(before.encode(written))
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_likelihoods_are_told(client: ollama.Client, talker: ServedText, streams: bool) -> None:
+    tokens = talker.tokenizer.encode("in the air")
+    made = talker.engine.submit(tokens, max_tokens=3, seed=1, logprobs=2)
+    expected = [chunk.logprob for chunk in made]
+    given: dict[str, Any] = {"raw": True, "logprobs": True, "top_logprobs": 2}
+    given["options"] = {"num_predict": 3, "seed": 1}
+    if streams:
+        parts = [*client.generate("tiny", "in the air", stream=True, **given)]
+    else:
+        parts = [client.generate("tiny", "in the air", **given)]
+    found = [one for part in parts for one in part.logprobs or []]
+    assert [one.logprob for one in found] == expected
+    assert all(len(one.top_logprobs or []) == 2 for one in found)
+    assert all(one.token is not None for one in found)
 
 
 def test_another_model_is_refused(client: ollama.Client) -> None:

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import openai
 import pytest
 
+from arenite.generate.specials import Specials
+from arenite.generate.template import ChatTemplate
 from arenite.serve.served import ServedText
-from tests.serve.running import Address
+from arenite.serve.tool_styles import (
+    CALL,
+    CALL_END,
+    CALLS,
+    CALLS_END,
+    SEPARATOR,
+    STYLES,
+    ToolStyle,
+)
+from tests.serve.running import TEMPLATE, Address
 
 MESSAGES: list[Any] = [{"role": "user", "content": "in the air"}]
 TOOL: dict[str, Any] = {
@@ -20,12 +33,16 @@ TOOL: dict[str, Any] = {
         "description": "The weather at a place.",
         "parameters": {
             "type": "object",
-            "properties": {"place": {"type": "string", "enum": ["here", "there"]}},
+            "properties": {
+                "place": {"type": "string", "enum": ["here", "there"]},
+                "days": {"type": "integer", "minimum": 0, "maximum": 9},
+            },
             "required": ["place"],
             "additionalProperties": False,
         },
     },
 }
+OTHER: dict[str, Any] = {"type": "function", "function": {"name": "other"}}
 
 
 @pytest.fixture
@@ -140,28 +157,135 @@ def test_json_is_held_to_a_schema(client: openai.OpenAI) -> None:
     assert json.loads(answer.choices[0].message.content or "")["age"] in range(1, 6)
 
 
-@pytest.mark.parametrize("streams", [False, True])
-def test_a_tool_is_called(client: openai.OpenAI, streams: bool) -> None:
-    options: dict[str, Any] = {
-        "model": "tiny",
-        "messages": MESSAGES,
-        "tools": [TOOL],
-        "tool_choice": "required",
-        "seed": 2,
-        "max_tokens": 150,
-    }
+def called(client: openai.OpenAI, *, streams: bool, **options: Any) -> tuple[str, dict[str, Any]]:
+    """The one call of an answer that has nothing else: its name and its arguments."""
+    options = {"model": "tiny", "messages": MESSAGES, "seed": 2} | options
+    create: Any = client.chat.completions.create
     if streams:
-        events = list(client.chat.completions.create(stream=True, **options))
-        [call] = [c for e in events for c in e.choices[0].delta.tool_calls or []]
-        assert events[-1].choices[0].finish_reason == "tool_calls"
+        events = list(create(stream=True, **options))
+        calls = [c for e in events for c in e.choices[0].delta.tool_calls or []]
+        text = "".join(e.choices[0].delta.content or "" for e in events)
+        reason = events[-1].choices[0].finish_reason
     else:
-        [choice] = client.chat.completions.create(**options).choices
-        [call] = choice.message.tool_calls or []
-        assert choice.finish_reason == "tool_calls"
-        assert choice.message.content is None
-    assert call.function is not None
-    assert call.function.name == "weather"
-    assert json.loads(call.function.arguments or "")["place"] in ("here", "there")
+        [choice] = create(**options).choices
+        calls, text = choice.message.tool_calls or [], choice.message.content or ""
+        reason = choice.finish_reason
+    [call] = calls
+    assert (text.strip(), reason) == ("", "tool_calls")
+    return call.function.name, json.loads(call.function.arguments)
+
+
+@contextmanager
+def taught(talker: ServedText, style: ToolStyle, controls: tuple[str, ...] = ()) -> Iterator[None]:
+    """The model with a template that calls tools in a style; some of its tokens, made up ones, are
+    control tokens with these texts."""
+    before = talker.engine.tokenizer
+    template = ChatTemplate(TEMPLATE.replace("<tool_call>", " ".join(style.marks)), "tiny")
+    ids = {text: before.n_tokens - 1 - k for k, text in enumerate(controls)}
+    ids |= {text: token for text, token in before.specials.tokens if token < 3}
+    specials = Specials.of(ids, ids.values())
+    talker.tokenizer = replace(before, chat_template=template, specials=specials)
+    talker.engine.tokenizer = talker.tokenizer
+    try:
+        yield
+    finally:
+        talker.engine.tokenizer = talker.tokenizer = before
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("style", STYLES, ids=lambda style: " ".join(style.marks))
+def test_a_tool_is_called(
+    client: openai.OpenAI, talker: ServedText, style: ToolStyle, streams: bool
+) -> None:
+    with taught(talker, style):
+        name, arguments = called(client, streams=streams, tools=[TOOL], tool_choice="required")
+    assert name == "weather"
+    assert arguments["place"] in ("here", "there")
+    assert set(arguments) <= {"place", "days"}
+    assert isinstance(arguments.get("days", 1), int)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize(
+    ("marks", "more"),
+    [
+        (("[TOOL_CALLS]",), ()),
+        (("[TOOL_CALLS]", "[ARGS]"), ()),
+        ((CALLS,), (CALLS_END, CALL, CALL_END, SEPARATOR)),
+    ],
+)
+def test_a_call_may_stand_among_control_tokens(
+    client: openai.OpenAI,
+    talker: ServedText,
+    marks: tuple[str, ...],
+    more: tuple[str, ...],
+    streams: bool,
+) -> None:
+    """They are no part of the text, and tell where a call is."""
+    [style] = [one for one in STYLES if one.marks == marks]
+    with taught(talker, style, marks + more):
+        options: dict[str, Any] = {"tools": [TOOL], "tool_choice": "required", "max_tokens": 100}
+        assert called(client, streams=streams, **options)[0] == "weather"
+
+
+def test_a_function_is_chosen_by_its_name(client: openai.OpenAI) -> None:
+    for name in ("weather", "other"):
+        named = {"type": "function", "function": {"name": name}}
+        allowed = {"mode": "required", "tools": [named]}
+        for choice in (named, {"type": "allowed_tools", "allowed_tools": allowed}):
+            found, _ = called(client, streams=False, tools=[TOOL, OTHER], tool_choice=choice)
+            assert found == name
+
+
+def test_tools_that_are_not_allowed_are_not_offered(client: openai.OpenAI) -> None:
+    create: Any = client.chat.completions.create
+    options: dict[str, Any] = {"model": "tiny", "messages": MESSAGES, "max_tokens": 8, "seed": 1}
+    allowed = {"mode": "auto", "tools": [OTHER]}
+    choice = {"type": "allowed_tools", "allowed_tools": allowed}
+    some = create(**options, tools=[TOOL, OTHER], tool_choice=choice)
+    only = create(**options, tools=[OTHER])
+    assert some.choices == only.choices
+    assert some.usage == only.usage
+
+
+def test_no_tool_is_called_where_none_may_be(client: openai.OpenAI) -> None:
+    options: dict[str, Any] = {"model": "tiny", "messages": MESSAGES, "max_tokens": 8, "seed": 1}
+    create: Any = client.chat.completions.create
+    plain, none = create(**options), create(**options, tools=[TOOL], tool_choice="none")
+    assert none.choices == plain.choices
+    assert none.usage == plain.usage  # the model knows of none
+
+
+def test_a_call_and_its_result_go_back_into_the_conversation(
+    client: openai.OpenAI, talker: ServedText
+) -> None:
+    """Arguments, a text here, are an object for most templates."""
+    source = (
+        "{{ tools }}{% for m in messages %}{% for c in m.tool_calls or [] %}"
+        "{{ c.function.arguments.place }}{% endfor %}{{ m.content }}{% endfor %}<tool_call>"
+    )
+    function = {"name": "weather", "arguments": '{"place": "here"}'}
+    call = {"id": "abcdefghi", "type": "function", "function": function}
+    messages: list[Any] = [
+        *MESSAGES,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "abcdefghi", "content": "fine"},
+    ]
+    assert talker.tokenizer.chat_template is not None
+    before, talker.tokenizer.chat_template.source = talker.tokenizer.chat_template.source, source
+    vars(talker.tokenizer.chat_template).pop("_tree", None)
+    try:
+        told = client.chat.completions.create(model="tiny", messages=messages, max_tokens=2)
+        assert told.usage is not None
+        assert told.usage.prompt_tokens == len(
+            talker.tokenizer.encode("Nonein the airherefine<tool_call>")
+        )
+        function["arguments"] = "{"
+        with pytest.raises(openai.BadRequestError, match="arguments is"):
+            client.chat.completions.create(model="tiny", messages=messages, max_tokens=2)
+    finally:
+        talker.tokenizer.chat_template.source = before
+        vars(talker.tokenizer.chat_template).pop("_tree", None)
 
 
 def test_completions_go_on_from_texts_and_tokens(client: openai.OpenAI, talker: ServedText) -> None:
@@ -201,7 +325,9 @@ def test_a_text_over_the_context_is_refused(client: openai.OpenAI) -> None:
         ("response_format", {"type": "xml"}),
         ("top_logprobs", 3),
         ("tools", [{"type": "function"}]),
+        ("tools", [{"type": "function", "function": {"name": "a b"}}]),
         ("tool_choice", "sometimes"),
+        ("tool_choice", {"type": "function", "function": {"name": "nothing"}}),
         ("stream", "yes"),
         ("functions", [{}]),
         ("model", "other"),

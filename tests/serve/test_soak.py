@@ -10,8 +10,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from arenite.serve.protocol import Protocol
+from arenite.serve.protocol import PIECE_NBYTES, Protocol
 from arenite.serve.served import ServedText
 from bench.soak_clients import COUNTS, Soak, answer_of
 from tests.serve.running import Address, serving
@@ -89,6 +90,39 @@ def test_what_is_no_request_is_answered_in_json(server: Address, sent: bytes) ->
         status, message = error_of(client)
     assert status == 400
     assert "no request in HTTP/1.1" in message
+
+
+def test_connections_are_read_in_small_pieces(
+    talker: ServedText, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large ones, of many connections side by side, leave a heap that never shrinks."""
+    sizes: list[int] = []
+
+    def recorded(self: Protocol, data: bytes) -> None:
+        sizes.append(len(data))
+        H11Protocol.data_received(self, data)
+
+    monkeypatch.setattr(Protocol, "data_received", recorded)
+    with serving(talker) as address:
+        assert address.ask("POST", "/v1/completions", b"x" * 2**23)[0].status == 413
+    assert sum(sizes) > 2**23
+    assert max(sizes) <= PIECE_NBYTES
+
+
+def test_what_goes_wrong_within_a_body_is_answered_in_json(server: Address) -> None:
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
+        client.sendall(head + b"2\r\n{}\r\n")
+        time.sleep(0.1)  # the request is being read
+        client.sendall(b"no length\r\n")
+        assert error_of(client)[0] == 400
+
+
+def test_a_body_that_waits_to_be_asked_for_is_not_waited_for(server: Address) -> None:
+    head = b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        client.sendall(head + b"Connection: close\r\nContent-Length: 100\r\n\r\n")
+        assert error_of(client)[0] == 404  # and the connection is closed
 
 
 @pytest.mark.parametrize(("path", "status"), [("/v1/completions", 413), ("/nothing", 404)])
