@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from arenite.cli import output
 from arenite.dtype import Array, Kind
 from arenite.errors import InvalidArgument, InvalidFile
 
@@ -34,6 +35,8 @@ _RANDOM = re.compile(
 MOST_NBYTES = 2**34
 #: Below this integers are that are made up: numbers of classes, tokens and the like may be few.
 USUAL_HIGH = 2
+#: What a size that is open is in examples of messages.
+EXAMPLE_SIZE = 4
 
 
 def arrays_of(
@@ -41,15 +44,26 @@ def arrays_of(
 ) -> dict[str, Any]:
     """All inputs that a call needs, by name."""
     generator = np.random.default_rng(seed)
+    found = given_arrays(model, given, sizes, generator)
+    for one in model.inputs:
+        if one.is_required and one.name not in found:
+            found[one.name] = _random(one, "random", sizes, generator)
+    return found
+
+
+def given_arrays(
+    model: Model,
+    given: Sequence[str] | None,
+    sizes: Mapping[str, str],
+    generator: np.random.Generator,
+) -> dict[str, Any]:
+    """The inputs that were given, by name."""
     found: dict[str, Any] = {}
     for text in given or ():
         for name, value in _parsed(model, text, sizes, generator).items():
             if name in found:
                 raise InvalidArgument(f"--input {name} was given twice")
             found[name] = value
-    for one in model.inputs:
-        if one.is_required and one.name not in found:
-            found[one.name] = _random(one, "random", sizes, generator)
     return found
 
 
@@ -126,16 +140,23 @@ def _shape(
 ) -> tuple[int, ...]:
     if text is not None:
         return () if text == "scalar" else tuple(map(int, text.split("x")))
-    shape: list[int] = []
-    for one in kind.shape or (None,):
-        size = sizes.get(one, "") if isinstance(one, str) else one
-        number = int(size.rpartition("..")[2] or -1) if isinstance(size, str) else size
-        if number is None or number < 0:
-            raise InvalidArgument(
-                f"input {info.name!r} is {kind}: give it, --input {info.name}=random:1x3 say, or "
-                f"its sizes, --dim {one or 'NAME'}=4"
-            )
-        shape.append(number)
+    if kind.shape is None:
+        raise InvalidArgument(
+            f"input {info.name!r} is {kind}, of any shape: give it, --input "
+            f"{info.name}=random:1x3 say"
+        )
+    shape = [
+        one if isinstance(one, int) else int(sizes.get(one or "", "").rpartition("..")[2] or -1)
+        for one in kind.shape
+    ]
+    if min(shape, default=0) < 0:
+        example = "x".join(str(EXAMPLE_SIZE if one < 0 else one) for one in shape)
+        missing = [one for one, size in zip(kind.shape, shape, strict=True) if size < 0]
+        by_name = " ".join(f"--dim {one}={EXAMPLE_SIZE}" for one in dict.fromkeys(missing))
+        raise InvalidArgument(
+            f"input {info.name!r} is {kind}: give it, --input {info.name}=random:{example} say, "
+            f"or its sizes, {by_name}"
+        )
     return tuple(shape)
 
 
@@ -184,12 +205,9 @@ def saved(path: Path, outputs: Mapping[str, Any]) -> None:
             flat |= {f"{name}.{k}": np.asarray(one) for k, one in enumerate(value)}
         elif value is not None:
             flat[name] = value.astype(str) if value.dtype == object else value
-    try:
-        with path.open("wb") as file:
-            # By file: a name such as "file" would be taken for an argument.
-            _write_npz(file, flat)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
+    with output.writing(path), path.open("wb") as file:
+        # By file: a name such as "file" would be taken for an argument.
+        _write_npz(file, flat)
 
 
 def _write_npz(file: Any, arrays: Mapping[str, Array]) -> None:

@@ -113,7 +113,7 @@ def bench(
     if against is not None and against not in PEERS:
         raise InvalidArgument(f"--against {against}: it is compared with {', '.join(PEERS)}")
     opened, title = onnx.opened(model, offline=offline, command="bench")
-    sizes = onnx.sizes_of(dim)
+    sizes = onnx.sizes_of(opened, dim)
     given = arrays.arrays_of(opened, input, sizes, seed)
     program, _ = onnx.compiled(
         opened, title, memory=memory, threads=threads, sizes=sizes, device=device

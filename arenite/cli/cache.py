@@ -14,7 +14,6 @@ app = typer.Typer(
     cls=Group,
     help="Compiled code kept on disk, so that a model starts without a compiler.",
     epilog=output.EXIT_CODES,
-    no_args_is_help=True,
     rich_markup_mode=None,
 )
 

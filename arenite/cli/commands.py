@@ -33,7 +33,6 @@ app = typer.Typer(
     cls=Group,
     help="Plan, compile and run models: one native program over one planned block of memory.",
     epilog=output.EXIT_CODES,
-    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

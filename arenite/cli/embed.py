@@ -111,11 +111,8 @@ def _vectors(model: LanguageModel, given: Sequence[str]) -> NDArray[np.float32]:
 
 
 def _write(out: Path, vectors: NDArray[np.float32]) -> None:
-    try:
-        with out.open("wb") as file:
-            np.save(file, vectors)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(out)) from None
+    with output.writing(out), out.open("wb") as file:
+        np.save(file, vectors)
 
 
 def _print_table(given: Sequence[str], counts: Sequence[int], vectors: NDArray[np.float32]) -> None:

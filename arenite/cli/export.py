@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from arenite.cli import language, output
+from arenite.cli import language, onnx, output
 from arenite.cli.completion import model_names
 from arenite.cli.options import MODEL_HELP
 from arenite.device.allocator import readable_nbytes
@@ -31,6 +31,8 @@ def export(
     context: Annotated[
         int | None, typer.Option(min=1, metavar="TOKENS", help="Tokens of a text at the most.")
     ] = None,
+    dim: onnx.Dims = None,
+    input: onnx.StructureInputs = None,  # noqa: A002 - the option's name
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="What files and functions are called.")
     ] = None,
@@ -56,23 +58,35 @@ def export(
     text. They return 0, or an error of the header. Of a language model, a small main.c that writes
     the likeliest tokens comes with it.
 
-    What can't be exported is refused with the reason: programs in segments, and such as call
-    Python.
+    Sizes of an ONNX model that are open are 1, or what --dim says; one of a range comes with each
+    run, and memory is for its bound. What can't be exported is refused with the reason: programs in
+    segments, and such as call Python.
     """
     import arenite
+    from arenite.model import Model
 
     if static and caller_memory:
         raise InvalidArgument("--static and --caller-memory were both given; the arena is one")
     program, called = _program(model)
-    path: Any = language.obtain(model, offline=False) if program is None else program
-    with language.showing_steps(called) as on_progress:
+    sizes: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    if program is None:
+        path = program = language.obtain(model, offline=False)
+        if onnx.is_onnx(path):
+            program = Model.open(path)
+            sizes = onnx.sizes_of(program, dim)
+            values = onnx.values_of(program, input, sizes)
+    if (dim or input) and not isinstance(program, Model):
+        asked = "--dim" if dim else "--input"
+        raise InvalidArgument(f"{asked} is for ONNX models, and {model} is none")
+    with output.writing(out), language.showing_steps(called) as on_progress:
 
         def told(done: int, total: int) -> None:
             if on_progress is not None:
                 on_progress("writing kernels", done, total)
 
         exported = arenite.export(
-            path,
+            program,
             out,
             name=name or called,
             memory="caller" if caller_memory else "static",
@@ -80,6 +94,8 @@ def export(
             freestanding=freestanding,
             weights=weights,
             context=context,
+            sizes=sizes,
+            values=values,
             on_progress=told,
         )
     _report(exported, out, json)

@@ -42,4 +42,10 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
+    """Commands; without one it says which there are."""
+
     context_class = _HelpContext
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As the library does it, whose own way without arguments is an error."""
+        return super().parse_args(ctx, args or ["--help"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -21,10 +21,24 @@ Dims: TypeAlias = Annotated[
         "--dim", metavar="NAME=SIZE", help="A named size: batch=4, or a range, batch=1..8."
     ),
 ]
+StructureInputs: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="NAME=VALUE",
+        help="An input that decides the structure of an ONNX model: numbers, or FILE.npy.",
+    ),
+]
 Memory: TypeAlias = Annotated[
     str | None,
     typer.Option(metavar="SIZE", help="The most memory to use, 256MiB say; refused if too little."),
 ]
+#: What does for language models what a command does for ONNX models; else they are run.
+_FOR_LANGUAGE_MODELS = {
+    "profile": "`arenite show --profile` shows where its time goes",
+    "bench": "`arenite generate --json` says how fast it writes",
+}
 Offline: TypeAlias = Annotated[bool, typer.Option("--offline", help="Fetch nothing.")]
 
 
@@ -42,24 +56,36 @@ def opened(model: str, *, offline: bool, command: str) -> tuple[Model, str]:
     path = language.obtain(model, offline)
     title = language.title(model, path)
     if not is_onnx(path):
+        does = _FOR_LANGUAGE_MODELS.get(command, "`arenite chat`, `generate` and `embed` run it")
         raise NotSupported(
-            f"{title} is a language model: `arenite {command}` is for ONNX models; "
-            "`arenite chat`, `generate` and `embed` are for those"
+            f"{title} is a language model: `arenite {command}` is for ONNX models; {does}"
         )
     return Model.open(path), title
 
 
-def sizes_of(dims: Sequence[str] | None) -> dict[str, str]:
-    """Sizes by name, of texts such as batch=1..8."""
+def sizes_of(model: Model, dims: Sequence[str] | None) -> dict[str, str]:
+    """Sizes by the names that the model has for them, of texts such as batch=1..8."""
     sizes: dict[str, str] = {}
     for text in dims or ():
         name, is_there, size = text.rpartition("=")
         if not is_there or not name or not size:
             raise InvalidArgument(f"--dim {text}: write NAME=SIZE, batch=4 or batch=1..8 say")
-        if name in sizes:
+        own = model.size_name(name)
+        if own in sizes:
             raise InvalidArgument(f"--dim {name} was given twice")
-        sizes[name] = size
+        sizes[own] = size
     return sizes
+
+
+def values_of(
+    model: Model, inputs: Sequence[str] | None, sizes: Mapping[str, str]
+) -> dict[str, Any]:
+    """Inputs that decide structure, by name, of texts such as axes=[0, 1]."""
+    import numpy as np
+
+    from arenite.cli import arrays
+
+    return arrays.given_arrays(model, inputs, sizes, np.random.default_rng(0))
 
 
 def compiled(

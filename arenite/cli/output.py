@@ -330,16 +330,21 @@ def let_go_of_streams() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def write_file(path: Path, text: str, *, is_new: bool = False) -> None:
-    """OSError names the file, also where it can be opened and not be written to; with `is_new` one
-    that is there stays."""
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the system refuses names the file, also where it can be opened and not written to."""
     try:
-        with path.open("x" if is_new else "w", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise
+        yield
     except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
         raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def write_file(path: Path, text: str, *, is_new: bool = False) -> None:
+    """With `is_new` one that is there stays."""
+    with writing(path), path.open("x" if is_new else "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -57,6 +57,7 @@ def plan(
         typer.Option(min=1, metavar="TEXTS", help="Texts whose keys and values are kept at once."),
     ] = None,
     dim: onnx.Dims = None,
+    input: onnx.StructureInputs = None,  # noqa: A002 - the option's name
     svg: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw the plan: what fills memory, and when."),
@@ -78,11 +79,12 @@ def plan(
     """
     path = language.obtain(model, planning.offline)
     if onnx.is_onnx(path):
-        options = planning.given("offline", "memory") | {"block": block, "sessions": sessions}
-        _refuse(path, options)
-        return _plan_onnx(path, language.title(model, path), planning.memory, dim, svg, html, json)
-    if dim:
-        raise InvalidArgument(f"--dim is for ONNX models, and {path} is a language model")
+        options = planning.given("offline", "memory", "device")
+        _refuse(path, options | {"block": block, "sessions": sessions})
+        return _plan_onnx(path, language.title(model, path), planning, dim, input, svg, html, json)
+    if dim or input:
+        asked = "--dim" if dim else "--input"
+        raise InvalidArgument(f"{asked} is for ONNX models, and {path} is a language model")
     settings = language.settings(model, planning, block=block, sessions=sessions)
     title = language.title(model, Path(settings.file.path))
     with language.showing_steps(title) as on_progress:
@@ -116,8 +118,9 @@ def _refuse(path: Path, options: Mapping[str, object]) -> None:
 def _plan_onnx(
     path: Path,
     title: str,
-    memory: str | None,
+    planning: Planning,
     dims: Sequence[str] | None,
+    inputs: Sequence[str] | None,
     svg: Path | None,
     html: Path | None,
     json: bool,
@@ -125,13 +128,15 @@ def _plan_onnx(
     from arenite.model import Model
     from arenite.program.options import parse_nbytes
 
-    given = onnx.sizes_of(dims)
+    model, memory = Model.open(path), planning.memory
+    given = onnx.sizes_of(model, dims)
     with language.showing_steps(title) as on_progress:
-        model = Model.open(path)
         if on_progress is not None:
             on_progress("planning", 0, None)
-        made = model.plan(memory=memory, **given)  # type: ignore[arg-type]
-    sizes = dict.fromkeys(model.sizes, "1") | {model.size_name(n): one for n, one in given.items()}
+        values = onnx.values_of(model, inputs, given)
+        options: dict[str, Any] = {"device": planning.device or "cpu", **given}
+        made = model.plan(memory=memory, values=values, **options)
+    sizes = dict.fromkeys(model.sizes, "1") | given
     if svg is not None:
         output.write_file(svg, made.to_svg())
     if html is not None:
@@ -148,8 +153,7 @@ def _plan_onnx(
         }
         output.print_json("plan", fields)
         return output.EXIT_DONE
-    missing = set(model.sizes) - {model.size_name(name) for name in given}
-    shown = [f"{n} {one}{' (not given)' * (n in missing)}" for n, one in sizes.items()]
+    shown = [f"{n} {one}{' (not given)' * (n not in given)}" for n, one in sizes.items()]
     facts = {"file": str(path), "kind": f"ONNX, {model.description.n_nodes} nodes"}
     output.print_pairs(title, facts | ({"sizes": ", ".join(shown)} if shown else {}))
     output.out.print()

@@ -51,7 +51,7 @@ def run(
     from arenite.cli import arrays
 
     opened, title = onnx.opened(model, offline=offline, command="run")
-    sizes = onnx.sizes_of(dim)
+    sizes = onnx.sizes_of(opened, dim)
     given = arrays.arrays_of(opened, input, sizes, seed)
     program, compile_seconds = onnx.compiled(
         opened, title, memory=memory, threads=threads, sizes=sizes, device=device
@@ -151,7 +151,7 @@ def profile(
     from arenite.cli import arrays
 
     opened, title = onnx.opened(model, offline=offline, command="profile")
-    sizes = onnx.sizes_of(dim)
+    sizes = onnx.sizes_of(opened, dim)
     given = arrays.arrays_of(opened, input, sizes, seed)
     program, _ = onnx.compiled(
         opened, title, memory=memory, threads=threads, sizes=sizes, device=device

@@ -15,7 +15,7 @@ from arenite.cli.completion import model_names
 from arenite.cli.options import MODEL_HELP, Planning, Threads, option, spread
 from arenite.cli.run import Inputs, Seed
 from arenite.device.allocator import readable_nbytes
-from arenite.errors import InvalidArgument
+from arenite.errors import AreniteError, InvalidArgument
 
 if TYPE_CHECKING:
     from arenite.runtime.profile import Profile
@@ -94,7 +94,8 @@ def show(
             write = _of_language(model, title, planning, threads, tokens, profile)
     name = re.sub(r"[^\w.-]+", "-", Path(title).name).strip("-.") or "model"
     file = output_file or Path(f"{name}.show.html")
-    write(file)
+    with output.writing(file):
+        write(file)
     output.print_pairs(title, {"page": str(file), "size": readable_nbytes(file.stat().st_size)})
     if is_opened and not webbrowser.open(file.absolute().as_uri()):
         output.note(f"there is no browser here that could be started: open {file} in one")
@@ -153,10 +154,16 @@ def _of_onnx(
     from arenite.model import Model
 
     model = Model.open(path)
-    named = {model.size_name(name): size for name, size in onnx.sizes_of(dim).items()}
+    named = onnx.sizes_of(model, dim)
     sizes = dict.fromkeys(model.sizes, "1") | named
 
     def write(target: Path) -> None:
+        try:
+            write_page(target)
+        except AreniteError as error:
+            raise model.explained(error, named) from None
+
+    def write_page(target: Path) -> None:
         program, _ = onnx.compiled(
             model,
             title,

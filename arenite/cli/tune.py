@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.cells import cell_len
 
-from arenite.cli import language, output, shapes
+from arenite.cli import language, onnx, output, shapes
 from arenite.cli.completion import model_names
 from arenite.cli.options import MODEL_HELP, Planning, spread
 from arenite.errors import InvalidArgument, printable
@@ -45,6 +45,7 @@ def tune(
         list[str] | None,
         typer.Option(metavar="NAME=N,...", help="Values of sizes that vary; may be given again."),
     ] = None,
+    dim: onnx.Dims = None,
     *,
     planning: Planning,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
@@ -53,6 +54,8 @@ def tune(
 
     Every program that has such a kernel is cut so from now on; its results stay the same, bit for
     bit, on any number of threads. What was tried is shown. Run it while the machine is idle.
+
+    Sizes of an ONNX model that are open are 1, or what --dim says: as it will be compiled.
     """
     from arenite.pipeline.tune import tune_graph
 
@@ -60,7 +63,7 @@ def tune(
     left, exit_code = seconds, output.EXIT_DONE
     _check_cache()
     graphs = [  # of all, so that what is no model or layer is said before anything is measured
-        _layer_graph(name) if shapes.is_layer(name) else language.settings(name, planning).graph
+        _layer_graph(name) if shapes.is_layer(name) else _model_graph(name, planning, dim)
         for name in what
     ]
     results = []
@@ -112,6 +115,19 @@ def _layer_graph(text: str) -> Graph:
     function, given = shapes.layer(text)
     with compiled(function, *(spec(shape) for shape in given)) as program:
         return program.executable.graph
+
+
+def _model_graph(name: str, planning: Planning, dims: list[str] | None) -> Graph:
+    from arenite.model import Model
+
+    path = language.obtain(name, planning.offline)
+    if onnx.is_onnx(path):
+        model = Model.open(path)
+        sizes: dict[str, Any] = {**onnx.sizes_of(model, dims)}
+        return model.graph(**sizes)
+    if dims:
+        raise InvalidArgument(f"--dim is for ONNX models, and {path} is a language model")
+    return language.settings(name, planning).graph
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 
-from arenite.errors import InvalidArgument, NotSupported
+from arenite.errors import InvalidArgument
 
 #: The truth: whatever else is in the machine, sessions run on the CPU.
 PROVIDERS = ["CPUExecutionProvider"]
@@ -67,11 +67,9 @@ def set_default_logger_verbosity(verbosity: int) -> None:
 
 
 def set_seed(seed: int) -> None:
-    """Random operators have the seeds of their files; others can't be set."""
-    raise NotSupported(
-        "random operators take their seeds from the model, so that runs can be repeated; "
-        "set_seed has nothing to set"
-    )
+    """Taken, and without meaning here: random operators give the same numbers in every process, by
+    the seeds of their files."""
+    warn_once("set_seed changes nothing: random operators take their seeds from the model")
 
 
 def enable_telemetry_events() -> None:

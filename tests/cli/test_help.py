@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
 import typer
 
+import arenite
 from arenite.cli import commands, main
 
 
@@ -37,3 +39,18 @@ def test_lines_fit_and_words_are_whole(
     assert max(map(len, text.splitlines())) <= width
     longer = {word for word in whole.split() if len(word) > 25}  # nothing else fits on no line
     assert {*whole.split()} - longer <= {*text.split()}
+
+
+@pytest.mark.parametrize("name", ["", "cache"])
+def test_without_a_command_it_says_which_there_are(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    helped = shown(monkeypatch, capsys, *name.split(), "--help")
+    assert shown(monkeypatch, capsys, *name.split()) == helped
+
+
+def test_the_package_runs_as_the_command() -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "arenite", "--version"], capture_output=True, text=True, check=True
+    )
+    assert found.stdout == f"arenite {arenite.__version__}\n"

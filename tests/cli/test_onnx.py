@@ -85,12 +85,64 @@ def test_plan_takes_sizes_and_a_budget(path: Path, capsys: Captured) -> None:
         (["--dim", "rows=3"], "no size 'rows' to be said; there are batch"),
         (["--dim", "batch=1", "--dim", "batch=2"], "--dim batch was given twice"),
         (["--context", "3"], "--context are for language models"),
+        (["--device", "nothing"], "no program runs on device 'nothing'; there are"),
     ],
 )
 def test_plan_refuses_in_one_line(
     path: Path, capsys: Captured, arguments: list[str], message: str
 ) -> None:
     assert message in refused(capsys, "plan", path, *arguments)
+
+
+def test_plan_takes_inputs_that_decide_structure(tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "sum.onnx"
+    inputs = [tensor("x", [4, 6]), tensor("axes", [1], INT64)]
+    nodes = [node("ReduceSum", "x axes", "y", keepdims=0)]
+    file.write_bytes(made(nodes, inputs, [tensor("y", None)]).SerializeToString())
+    assert "on the command line --input" in refused(capsys, "plan", file)
+    sizes = [told(capsys, "plan", file, "-i", f"axes=[{axis}]")["total_nbytes"] for axis in (0, 1)]
+    plans = [Model.open(file).plan(values={"axes": [axis]}) for axis in (0, 1)]
+    assert sizes == [plan.total_nbytes for plan in plans]
+
+
+def test_plan_is_for_the_device_that_is_named(path: Path, capsys: Captured) -> None:
+    found = told(capsys, "plan", path, "--device", "c")
+    assert found["total_nbytes"] == Model.open(path).plan(device="c").total_nbytes
+
+
+def test_show_says_which_sizes_were_taken_for_one(tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "conv.onnx"
+    nodes = [node("Conv", "x w", "y")]
+    content = made(nodes, [tensor("x", [1, 3, "n"])], [tensor("y", None)], {"w": weights(2, 3, 5)})
+    file.write_bytes(content.SerializeToString())
+    page = tmp_path / "page.html"
+    assert "n was taken for 1: say how large" in refused(capsys, "show", file, "-o", page)
+    assert arenite("show", file, "-o", page, "--dim", "n=9") == 0
+
+
+def test_run_takes_sizes_by_the_names_of_the_file(tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "named.onnx"
+    content = made([node("Relu", "x", "y")], [tensor("x", ["batch-size"])], [tensor("y", None)])
+    file.write_bytes(content.SerializeToString())
+    for name in ("batch-size", "batch_size"):
+        [result] = told(capsys, "run", file, "--dim", f"{name}=3")["outputs"]
+        assert result["shape"] == "[3]"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_file_that_can_not_be_written_is_named(path: Path, capsys: Captured) -> None:
+    for arguments in (["show", path], ["run", path, "--dim", "batch=1"]):
+        message = refused(capsys, *arguments, "--output", "/dev/full")
+        assert "/dev/full: No space left on device" in message
+
+
+def test_run_makes_scalars_up(tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "scalar.onnx"
+    nodes = [node("Mul", "x rate", "y")]
+    content = made(nodes, [tensor("x", [3]), tensor("rate", [])], [tensor("y", [3])])
+    file.write_bytes(content.SerializeToString())
+    [result] = told(capsys, "run", file)["outputs"]
+    assert result["shape"] == "[3]"
 
 
 def test_run_writes_what_the_reference_gives(path: Path, tmp_path: Path, capsys: Captured) -> None:
@@ -150,8 +202,9 @@ def test_run_makes_integers_up_within_bounds(tmp_path: Path, capsys: Captured) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "'x' is float32[batch, 8]: give it"),
+        ([], "give it, --input x=random:4x8 say, or its sizes, --dim batch=4"),
         (["-i", "z=1"], "no 'z'; there are x"),
+        (["--dim", "rows=3"], "no size 'rows' to be said; there are batch"),
         (["-i", "x"], "--input x: write NAME=FILE.npy"),
         (["-i", "x=random:3xx"], "write random:1x3x224x224"),
         (["-i", "x=random:99999999x99999999"], "random numbers"),
@@ -212,5 +265,10 @@ def test_commands_for_the_other_kind_are_refused(
 ) -> None:
     assert "`arenite run` runs it" in refused(capsys, "generate", path, "hello")
     language = write_tiny("llama", tmp_path)
-    assert "for ONNX models" in refused(capsys, "run", language)
+    assert "`generate` and `embed` run it" in refused(capsys, "run", language)
+    assert "`arenite show --profile` shows" in refused(capsys, "profile", language)
+    assert "`arenite generate --json` says" in refused(capsys, "bench", language)
     assert "--dim is for ONNX models" in refused(capsys, "plan", language, "--dim", "batch=1")
+    assert "--input is for ONNX models" in refused(capsys, "plan", language, "-i", "x=1")
+    (tmp_path / "folder").mkdir()
+    assert "of an ONNX model the file is given" in refused(capsys, "run", tmp_path / "folder")

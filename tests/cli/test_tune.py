@@ -18,10 +18,12 @@ from rich.console import Console
 import arenite
 from arenite.cli import main, output, shapes
 from arenite.errors import InvalidArgument
+from arenite.model import Model
 from arenite.pipeline import choices, tune
 from arenite.pipeline.choices import KernelTimes, Times
 from arenite.pipeline.tuning import Tried, Tuning
 from tests.generate.gguf_models import write_tiny
+from tests.model.models import network
 
 Captured = pytest.CaptureFixture[str]
 
@@ -52,6 +54,19 @@ def test_what_was_tried_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: Capt
     assert "usual" in shown.out
     assert "kernels tried: 1" in shown.out
     assert shown.err == ""
+
+
+def test_onnx_models_are_tuned_for_the_sizes_that_are_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    path = tmp_path / "network.onnx"
+    path.write_bytes(network().SerializeToString())
+    line = [str(path), "--dim", "batch=20", "--threads", "1", "--json"]
+    assert run(monkeypatch, *line) == 0, capsys.readouterr().err
+    [tuned] = json.loads(capsys.readouterr().out)["tuned"]
+    kernels = Model.open(path).compile(batch=20, threads=1).kernels
+    assert {one["kernel"] for one in tuned["tried"]} <= {one.entry_point for one in kernels}
+    assert tuned["tried"]
 
 
 def test_json_has_every_layer(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:

@@ -301,6 +301,24 @@ def test_a_run_on_another_thread_tells_its_end(session: ort.InferenceSession) ->
     assert heard[1:] == ["mine", ""]
 
 
+def test_a_run_that_fails_is_not_the_last() -> None:
+    nodes, table = [node("Gather", "table places", "y", axis=0)], weights(5, 3)
+    model = made(nodes, [tensor("places", ["n"], INT64)], [tensor("y", None)], {"table": table})
+    session = ort.InferenceSession(model.SerializeToString())
+    for _ in range(2):
+        with pytest.raises(Fail, match="an index is outside its axis") as failure:
+            session.run(None, {"places": np.array([5])})
+        assert "reset" not in str(failure.value)
+        [found] = session.run(None, {"places": np.array([4])})
+        np.testing.assert_array_equal(found, table[4:])
+
+
+@pytest.mark.usefixtures("untold")
+def test_a_seed_for_all_is_taken_and_told_to_change_nothing() -> None:
+    with pytest.warns(UserWarning, match="set_seed changes nothing"):
+        ort.set_seed(3)
+
+
 def test_the_module_answers_what_programs_ask() -> None:
     assert ort.__version__.startswith(ort.get_version_string())
     ort.disable_telemetry_events()

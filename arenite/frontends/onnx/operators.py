@@ -45,6 +45,7 @@ MODULES = (
     "strings",
     "random",
     "classical",
+    "linear_models",
     "contrib",
     "contrib_attention",
     "contrib_cache",

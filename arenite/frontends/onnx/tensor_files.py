@@ -7,13 +7,13 @@ depends on their numbers, and on those of no other.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from arenite import saved_json
 from arenite.device.buffer import Buffer
 from arenite.digests import digest_of
 from arenite.dtype import SCALARS
@@ -32,12 +32,12 @@ class TensorPlace(NamedTuple):
     shape: tuple[int, ...]
 
     def to_json(self) -> str:
-        return json.dumps(self)
+        return saved_json.dumps(self)
 
     @classmethod
     def from_json(cls, text: str) -> TensorPlace:
         """ValueError, TypeError or LookupError where it is none."""
-        location, offset, dtype, shape = json.loads(text)
+        location, offset, dtype, shape = saved_json.loads(text)
         if type(location) is not str or type(offset) is not int or offset < 0:
             raise ValueError(f"{text} is no place")
         return cls(location, offset, SCALARS[dtype].name, tuple(map(int, shape)))

@@ -15,9 +15,10 @@ import pytest
 
 import arenite
 from arenite import State, Tensor, Var
-from arenite.errors import InvalidArgument, NotCompiled
+from arenite.errors import InvalidArgument, NotCompiled, NotSupported
 from tests.backends.c.executables import COMPILERS, STRICT, needs_compiler
 from tests.generate.gguf_models import write_tiny
+from tests.model.models import INT64, STRING, judged, made, model_of, network, node, tensor
 
 pytestmark = needs_compiler
 
@@ -197,6 +198,58 @@ def test_what_cannot_be_exported_is_refused_with_the_reason(tmp_path: Path) -> N
     )
     with pytest.raises(NotCompiled, match="exported: C has one plan"):
         arenite.export(unbounded, tmp_path)
+
+
+def test_an_onnx_model_is_exported_for_a_range_of_sizes(tmp_path: Path) -> None:
+    proto = network()
+    path = tmp_path / "network.onnx"
+    path.write_bytes(proto.SerializeToString())
+    for program in (path, arenite.load(path)):
+        folder = tmp_path / type(program).__name__
+        arenite.export(program, folder, sizes={"batch": "1..8"})
+        library = built(folder)
+        assert library.network_init() == 0
+        for batch in (1, 3, 8):
+            x = np.random.default_rng(batch).standard_normal((batch, 8)).astype(np.float32)
+            y = np.empty((batch, 5), np.float32)
+            assert library.network_run(pointer(x), pointer(y), ctypes.c_int64(batch)) == 0
+            np.testing.assert_allclose(y, judged(proto, {"x": x})["y"], rtol=1e-4, atol=1e-5)
+        assert library.network_run(pointer(x), pointer(y), ctypes.c_int64(9)) == 2
+    with pytest.raises(InvalidArgument, match="context is for language models"):
+        arenite.export(path, tmp_path, context=8)
+    with (
+        arenite.compile(product, arenite.spec((2, 16))) as compiled,
+        pytest.raises(InvalidArgument, match="sizes is for ONNX models"),
+    ):
+        arenite.export(compiled, tmp_path, sizes={"batch": 3})
+
+
+def test_an_onnx_model_is_exported_for_inputs_that_decide_structure(tmp_path: Path) -> None:
+    proto = made(
+        [node("ReduceSum", "x axes", "y", keepdims=0)],
+        [tensor("x", [4, 6]), tensor("axes", [1], INT64)],
+        [tensor("y", None)],
+    )
+    path = tmp_path / "sum.onnx"
+    path.write_bytes(proto.SerializeToString())
+    line = [sys.executable, "-m", "arenite.cli.main", "export", str(path), "--name", "total"]
+    for wanted, shape in (([0], 6), ([1], 4)):
+        folder = tmp_path / str(shape)
+        given = ["--input", f"axes={wanted}", "--out", str(folder)]
+        subprocess.run([*line, *given], check=True, capture_output=True)
+        library = built(folder)
+        x = np.random.default_rng(1).standard_normal((4, 6)).astype(np.float32)
+        y = np.empty(shape, np.float32)
+        assert (library.total_init(), library.total_run(pointer(x), pointer(y))) == (0, 0)
+        expected = judged(proto, {"x": x, "axes": np.array(wanted)})["y"]
+        np.testing.assert_allclose(y, expected, rtol=1e-5)
+
+
+def test_strings_cannot_be_exported(tmp_path: Path) -> None:
+    kinds = [tensor("x", [2], STRING)], [tensor("y", [2], STRING)]
+    proto = made([node("StringNormalizer", "x", "y", case_change_action="LOWER")], *kinds)
+    with pytest.raises(NotSupported, match=r"'y' of .* is string"):
+        arenite.export(model_of(proto), tmp_path)
 
 
 def test_the_command_writes_a_language_model_that_goes_on_from_tokens(tmp_path: Path) -> None:

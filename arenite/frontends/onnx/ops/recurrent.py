@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from arenite.dtype import INT64
 from arenite.frontends.onnx.call import Call
-from arenite.frontends.onnx.registry import Result, operator
+from arenite.frontends.onnx.ops.quantised import dequantized
+from arenite.frontends.onnx.registry import MICROSOFT, Result, operator
 from arenite.ir import Node, make
 from arenite.ir.compose import neural, recurrent
 from arenite.ir.compose.basic import (
@@ -17,6 +18,7 @@ from arenite.ir.compose.basic import (
     permute,
     reshape,
     slice_axis,
+    swap_axes,
     where,
 )
 from arenite.ir.compose.recurrent import Function, Layer, Peepholes
@@ -73,14 +75,20 @@ def _activations(call: Call, defaults: list[str], n_directions: int) -> Iterator
 
 
 def _layers(
-    call: Call, n_gates: int, defaults: list[str], apart: bool = False
+    call: Call,
+    n_gates: int,
+    defaults: list[str],
+    apart: bool = False,
+    weights: tuple[Node, Node] | None = None,
 ) -> list[tuple[Layer, Node | None]]:
-    """The layer of each direction; where biases are to stay apart, that of the state beside it."""
+    """The layer of each direction; where biases are to stay apart, that of the state beside it.
+    `weights` of inputs and states are other ones than the call's."""
     direction = call.attr("direction", "forward")
     if direction not in ("forward", "reverse", "bidirectional"):
         call.fail(f"direction is {direction!r}, not forward, reverse or bidirectional")
     reverses = {"forward": [False], "reverse": [True]}.get(direction, [False, True])
-    x, w, r = (call.node(k) for k in range(3))
+    x = call.node(0)
+    w, r = weights or (call.node(1), call.node(2))
     if w.ndim != 3 or r.ndim != 3 or w.shape[0] != len(reverses) or r.shape[0] != len(reverses):
         call.fail(f"weights of shapes {w.shape} and {r.shape} for {len(reverses)} directions")
     if x.ndim != 3:
@@ -105,8 +113,8 @@ def _layers(
             if not apart:
                 bias, state_bias = bias + state_bias, None
         hidden, limit = _state(call, 5, index), call.attr("clip") or None
-        weights = _one(w, index), _one(r, index)
-        layer = Layer(x, *weights, bias, hidden, reverse, functions, limit, lengths)
+        own = _one(w, index), _one(r, index)
+        layer = Layer(x, *own, bias, hidden, reverse, functions, limit, lengths)
         found.append((layer, state_bias))
     return found
 
@@ -138,8 +146,32 @@ def _stacked(call: Call, made: Sequence[tuple[Node, ...]]) -> tuple[Node, ...]:
 
 @operator("LSTM", since=7)
 def lstm(call: Call) -> Result:
+    return _lstm(call)
+
+
+@operator("DynamicQuantizeLSTM", domain=MICROSOFT)
+def dynamic_quantize_lstm(call: Call) -> Result:
+    """Weights are the numbers that their integers stand for, [direction, inputs, gates]. Inputs and
+    states, which ONNX Runtime rounds to 8 bits in every step, stay what they are."""
+    return _lstm(call, (_weights(call, 1, 8), _weights(call, 2, 10)))
+
+
+def _weights(call: Call, index: int, scale_index: int) -> Node:
+    """Of integers with one scale and zero point for each direction, or for each of its gates."""
+    integers, scale, zero = call.node(index), call.numbers(scale_index), None
+    if call.has(scale_index + 1):
+        zero = _beside(call.numbers(scale_index + 1))
+    return swap_axes(dequantized(integers, _beside(scale), zero), 1, 2)
+
+
+def _beside(given: Node) -> Node:
+    return reshape(given, (given.shape[0], 1, -1))
+
+
+def _lstm(call: Call, weights: tuple[Node, Node] | None = None) -> Result:
     made = []
-    for index, (layer, _) in enumerate(_layers(call, 4, ["Sigmoid", "Tanh", "Tanh"])):
+    functions = ["Sigmoid", "Tanh", "Tanh"]
+    for index, (layer, _) in enumerate(_layers(call, 4, functions, weights=weights)):
         given = _of_direction(call.optional(7), index)
         peepholes = None
         if given is not None:
