@@ -43,8 +43,13 @@ class _Pace:
             self._restore()
 
     def _restore(self) -> None:
-        """The usual thresholds, once no program is made, and unless somebody else set others."""
+        """The usual thresholds, once no program is made, and unless somebody else set others. The
+        collector would look at all that was made as soon as they hold again; so all objects count
+        as old from here on, which it does with those that survive its looks."""
         if not self._makers and gc.get_threshold() == self._slow:
+            if self._slow != self._usual and not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.set_threshold(*self._usual)
 
     def forget_after_fork(self) -> None:

@@ -6,6 +6,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from arenite import lazy
 from arenite.errors import FileMissing, InvalidArgument, InvalidFile
 from arenite.garbage import collected_less_often
 
@@ -122,9 +123,12 @@ def load(
     if found == "onnx":
         _refuse_options(path, options | {"threads": threads})
         with collected_less_often():
+            lazy.begin_start()
             from arenite.model import Model
 
-            return Model.open(path)
+            opened = Model.open(path)
+            lazy.pause_start()
+            return opened
     return _language_model(path, options, threads, on_progress)
 
 
@@ -164,6 +168,11 @@ def kind_of(path: Path) -> Kind:
     """What a file or a folder is: by its name, else by how it begins."""
     name = os.fspath(path)
     if os.path.isdir(name):
+        if not os.path.exists(os.path.join(name, "config.json")):
+            raise InvalidFile(
+                f"{name} is a folder and no model: one of Hugging Face has config.json beside its "
+                "safetensors, and of an ONNX model the file is given"
+            )
         return "language"
     for suffix, kind in _SUFFIXES.items():
         if name.lower().endswith(suffix):

@@ -204,7 +204,7 @@ def made(case: Case) -> Made:
     neutral, _ = passes.run(Graph.of([case.node]), passes.NEUTRAL)
     way = tuple(one for one in BACKEND.ways(ON_WEBGPU)[0] if one.name != "transfers")
     kernel, *_ = fuse(passes.run(neutral, way)[0]).kernels
-    built = BACKEND.builder("webgpu")(kernel, "")
+    built = BACKEND.builder(Options(device="webgpu"))(kernel, "")
     shader = lower(built.loops)  # type: ignore[arg-type]
     n, roles = len(shader.arrays), [role for _, _, role in shader.arrays]
     text = shader.module(tuple(range(n)), tuple(role == "in" for role in roles), 32)

@@ -107,3 +107,34 @@ def test_a_program_of_many_nodes_is_made_with_few_looks() -> None:
     before = sum(one["collections"] for one in gc.get_stats())
     arenite.compile(function, X)
     assert sum(one["collections"] for one in gc.get_stats()) - before <= 20
+
+
+def test_no_look_at_all_that_was_made_follows() -> None:
+    kept: list[Any] = []
+    looks: list[int] = []
+
+    def told(phase: str, about: dict[str, int]) -> None:
+        if phase == "start":
+            looks.append(about["generation"])
+
+    gc.collect()
+    with collected_less_often():
+        kept += ([] for _ in range(50_000))
+    gc.callbacks.append(told)
+    try:
+        kept.append([])
+    finally:
+        gc.callbacks.remove(told)
+    assert not looks
+
+
+def test_objects_that_somebody_froze_stay_frozen() -> None:
+    frozen: list[object] = []
+    gc.freeze()
+    try:
+        with collected_less_often():
+            pass
+        # Those that are looked at; how many are frozen changes as some of them end.
+        assert not any(one is frozen for one in gc.get_objects())
+    finally:
+        gc.unfreeze()

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import marshal
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from arenite import lazy
+
+if TYPE_CHECKING:
+    from _typeshed.importlib import MetaPathFinderProtocol
 
 TOLD = """
 import json, sys
@@ -38,6 +43,7 @@ def package(tmp_path: Path) -> Path:
     (root / "__init__.py").write_text(
         "from made import lazy\nTEXT = 'made'\nlazy.find_quickly(__spec__)\n"
     )
+    (root / "others_own.py").write_text("")
     (root / "inner" / "__init__.py").write_text("TEXT = 'inner'\n")
     (root / "inner" / "leaf.py").write_text(LEAF.format("leaf"))
     return root
@@ -112,25 +118,21 @@ def test_other_places_of_compiled_files_are_left_to_python(package: Path, tmp_pa
 
 
 @pytest.fixture
-def finder(package: Path) -> Iterator[FileFinder]:
+def finder(package: Path) -> Iterator[MetaPathFinderProtocol]:
     told(package)
-    hooks, known = list(sys.path_hooks), dict(sys.path_importer_cache)
-    root = str(package)
+    finders, root = list(sys.meta_path), str(package)
     spec = ModuleSpec("made", None, is_package=True)
     spec.submodule_search_locations = [root]
     spec.cached = importlib.util.cache_from_source(f"{root}/__init__.py")
     lazy.find_quickly(spec)
-    found = sys.path_importer_cache[root]
-    assert isinstance(found, FileFinder)
+    [found] = [one for one in sys.meta_path if one not in finders]
     yield found
-    sys.path_hooks[:] = hooks
-    sys.path_importer_cache.clear()
-    sys.path_importer_cache.update(known)
+    sys.meta_path[:] = finders
 
 
 @pytest.mark.parametrize("name", ["made.inner", "made.lazy"])
-def test_a_spec_is_that_of_python(package: Path, finder: FileFinder, name: str) -> None:
-    found = finder.find_spec(name)
+def test_a_spec_is_that_of_python(package: Path, finder: MetaPathFinderProtocol, name: str) -> None:
+    found = finder.find_spec(name, [str(package)])
     usual = FileFinder(str(package), (SourceFileLoader, [".py"])).find_spec(name)
     assert found is not None
     assert usual is not None
@@ -146,8 +148,109 @@ def test_a_spec_is_that_of_python(package: Path, finder: FileFinder, name: str) 
     assert loader.is_package(name) == other.is_package(name)
 
 
-def test_what_is_not_there_is_not_found(finder: FileFinder) -> None:
-    assert finder.find_spec("made.nothing") is None
+def test_what_is_not_there_is_not_found(package: Path, finder: MetaPathFinderProtocol) -> None:
+    assert finder.find_spec("made.nothing", [str(package)]) is None
+    assert finder.find_spec("others.inner", [str(package)]) is None, "of another package"
+    assert finder.find_spec("made", None) is None, "the package itself"
+
+
+STARTED = """
+import json, sys
+import made
+from made import lazy
+lazy.begin_start()
+import made.inner
+lazy.pause_start()
+import made.others_own
+lazy.begin_start()
+import made.inner.leaf
+known = sorted(lazy._finders[0]._used)
+lazy.end_start(is_usual=len(sys.argv) < 2)
+from made.inner.leaf import where
+spec = made.inner.leaf.__spec__
+told = [spec.cached, spec.loader.get_source(spec.name)]
+print(json.dumps([known, made.inner.leaf.TEXT, where(), *told]))
+"""
+
+
+def started(package: Path, *arguments: str, **environment: str) -> list[object]:
+    """Modules that came together, and what one of them is."""
+    done = subprocess.run(
+        [sys.executable, "-c", STARTED, *arguments],
+        env=usual_environment() | {"PYTHONPATH": str(package.parent)} | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not done.stderr
+    found: list[object] = json.loads(done.stdout)
+    return found
+
+
+def start_files(package: Path) -> list[Path]:
+    return sorted((package / "__pycache__").glob("start.*"))
+
+
+def test_modules_of_a_start_come_together_the_next_time(package: Path) -> None:
+    started(package)  # Python compiles what is not compiled yet
+    assert started(package, "unusual")[0] == []
+    assert not start_files(package)
+    alone = started(package)
+    assert alone[0] == []
+    [file] = start_files(package)
+    before = file.stat().st_mtime_ns
+    together = started(package)
+    assert together[0] == ["made.inner", "made.inner.leaf"]
+    assert together[1:] == alone[1:]
+    assert file.stat().st_mtime_ns == before, "written once"
+    assert started(package, PYTHONDONTWRITEBYTECODE="1")[1:] == alone[1:]
+
+
+def test_what_is_together_is_as_its_source_is_now(package: Path) -> None:
+    started(package)
+    started(package)
+    leaf = package / "inner" / "leaf.py"
+    leaf.write_text(LEAF.format("longer"))
+    assert started(package)[:2] == [["made.inner"], "longer"]
+    assert started(package)[:2] == [["made.inner"], "longer"], "compiled now"
+    assert started(package)[:2] == [["made.inner", "made.inner.leaf"], "longer"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"nonsense", "cut", "no magic", "other", "a folder"])
+def test_a_damaged_start_file_does_no_harm(package: Path, damage: bytes | str) -> None:
+    started(package)
+    started(package)
+    [file] = start_files(package)
+    content = file.read_bytes()
+    file.unlink()
+    if damage == "a folder":
+        file.mkdir()
+    elif isinstance(damage, bytes):
+        file.write_bytes(damage)
+    else:
+        head = content[:4]
+        other = head + marshal.dumps(["no dict"])
+        file.write_bytes(
+            {"cut": content[:-9], "no magic": b"\0" * 4 + content[4:], "other": other}[damage]
+        )
+    assert started(package)[:2] == [[], "leaf"]
+    whole = ["made.inner", "made.inner.leaf"]
+    assert started(package)[0] == ([] if damage == "a folder" else whole)
+
+
+def test_a_process_that_did_other_things_leaves_no_start_file(package: Path) -> None:
+    others = [f"other{k}" for k in range(lazy.FEW + 1)]
+    for name in others:
+        (package / f"{name}.py").write_text("")
+    imports = "import made\n" + "".join(f"import made.{name}\n" for name in others)
+    for _ in range(2):
+        subprocess.run(
+            [sys.executable, "-c", imports + STARTED],
+            env=usual_environment() | {"PYTHONPATH": str(package.parent)},
+            capture_output=True,
+            check=True,
+        )
+    assert not start_files(package)
 
 
 def test_our_own_modules_are_found_so() -> None:

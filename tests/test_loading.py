@@ -36,7 +36,11 @@ def test_a_gguf_file_is_a_language_model_whatever_it_is_called(tmp_path: Path) -
     other = path.rename(path.with_name("model"))
     with arenite.load(other, context=16, threads=1) as lm:
         assert isinstance(lm, arenite.LanguageModel)
-    assert kind_of(tmp_path) == "language"
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InvalidFile, match=r"a folder and no model.*config\.json"):
+        kind_of(tmp_path / "folder")
+    (tmp_path / "folder" / "config.json").write_text("{}")
+    assert kind_of(tmp_path / "folder") == "language"
 
 
 @pytest.mark.parametrize(

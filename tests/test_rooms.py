@@ -19,6 +19,7 @@ PACKAGE = Path(__file__).parent.parent / "arenite"
 ROOMS = [
     "lazy",
     "digests",
+    "saved_json",
     "records",
     "errors",
     "locks",
@@ -46,6 +47,7 @@ ROOMS = [
     "onnxruntime",
     "serve",
     "cli",
+    "__main__",
 ]
 
 

@@ -7,7 +7,7 @@ printed, once.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import TypeAlias
 
@@ -41,12 +41,11 @@ def build_chosen(kernel: Kernel, build: Build, choices: Mapping[str, str]) -> Bu
     return build(kernel, choice) if choice in usual.choices[1:] else usual
 
 
-def build_all(
+def build_each(
     kernels: Iterable[Kernel], build: Build, choices: Mapping[str, str]
-) -> dict[int, Built]:
-    """`build_chosen` of each kernel, by its number."""
+) -> Iterator[tuple[int, Built]]:
+    """`build_chosen` of each kernel, with its number."""
     known: dict[Hashable, Built] = {}
-    found: dict[int, Built] = {}
     for kernel in kernels:
         key = form_of(kernel)
         one = known.get(key)
@@ -54,23 +53,26 @@ def build_all(
             one = known[key] = build_chosen(kernel, build, choices)
         elif one.loops.name != kernel.name:
             one = replace(one, loops=replace(one.loops, name=kernel.name))
-        found[kernel.number] = one
-    return found
+        yield kernel.number, one
 
 
 def nameless_texts(built: Mapping[int, Built], name: str) -> dict[int, str]:
     """The text of each kernel as if it had this name."""
-    texts: dict[tuple[object, ...], str] = {}
+    texts: dict[Hashable, str] = {}
     found: dict[int, str] = {}
     for number, one in built.items():
-        loops = one.loops
-        # What was built once has the same parts, objects that `built` keeps.
-        others = [getattr(loops, field.name) for field in fields(loops) if field.name != "name"]
-        key = (type(loops), *map(id, others))
+        key = parts_of(one.loops)
         if key not in texts:
-            texts[key] = kernel_text(replace(loops, name=name))
+            texts[key] = kernel_text(replace(one.loops, name=name))
         found[number] = texts[key]
     return found
+
+
+def parts_of(loops: ir.LoopKernel) -> Hashable:
+    """The same for kernels that have the same objects in all their fields but the name, as those
+    have that were built once; while who has one of them keeps it."""
+    others = [getattr(loops, field.name) for field in fields(loops) if field.name != "name"]
+    return (type(loops), *map(id, others))
 
 
 def form_of(kernel: Kernel) -> Hashable:

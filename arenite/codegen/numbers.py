@@ -53,20 +53,21 @@ class _Shared:
 
 def with_shared_loops(built: Mapping[int, Built], at_load: Collection[int]) -> dict[int, Built]:
     """The same kernels, by number; `at_load` are those that run once."""
-    members: dict[tuple[int, bool], tuple[Hashable, _Member]] = {}  # by the identity of a body
+    # By the identity of a body; one without numbers is in no group.
+    members: dict[tuple[int, bool], tuple[Hashable, _Member | None]] = {}
     groups: dict[Hashable, list[_Member]] = {}
     for number, one in built.items():
         known = (id(one.loops.body), number in at_load)
         if known not in members:
-            key, member = _member(one.loops, number in at_load)
-            members[known] = key, member
-            groups.setdefault(key, []).append(member)
+            key, member = members[known] = _member(one.loops, number in at_load)
+            if member is not None:
+                groups.setdefault(key, []).append(member)
     shared = {key: _shared(some) for key, some in groups.items() if len(some) > 1}
     made: dict[int, Built] = {}
     for number, one in built.items():
         key, member = members[id(one.loops.body), number in at_load]
         group = shared.get(key)
-        if group is not None:
+        if group is not None and member is not None:
             numbers = [(name, _bits(member.numbers[k])) for name, k in group.places.items()]
             loops = replace(group.loops, name=one.loops.name)
             one = replace(one, loops=loops, numbers=tuple(numbers))
@@ -74,8 +75,13 @@ def with_shared_loops(built: Mapping[int, Built], at_load: Collection[int]) -> d
     return made
 
 
-def _member(loops: ir.LoopKernel, runs_once: bool) -> tuple[Hashable, _Member]:
-    """A kernel, and all of it but its name and its numbers."""
+def stays(loops: ir.LoopKernel) -> bool:
+    """Whether a kernel is the same in the end, whatever others there are and when it runs."""
+    return type(loops) is not ir.LoopKernel and _member(loops, runs_once=False)[1] is None
+
+
+def _member(loops: ir.LoopKernel, runs_once: bool) -> tuple[Hashable, _Member | None]:
+    """All of a kernel but its name and its numbers, and who has them; None: it has no numbers."""
     numbers: list[ir.Const] = []
 
     def given(expr: ir.Const) -> ir.Expr:
@@ -83,6 +89,8 @@ def _member(loops: ir.LoopKernel, runs_once: bool) -> tuple[Hashable, _Member]:
         return ir.Name(_name_of("", expr.dtype), expr.dtype)
 
     nameless = replace(_changed(loops, given, runs_once), name="kernel")
+    if not numbers:
+        return None, None
     dtypes = tuple(number.dtype.name for number in numbers)
     return (kernel_text(nameless), dtypes, runs_once), _Member(loops, tuple(numbers))
 

@@ -219,8 +219,10 @@ def drop_pages_at(address: int, nbytes: int) -> None:
         )
 
 
-#: glibc's number of the option; other C libraries with a `mallopt` pass over what they don't know.
-M_ARENA_MAX = -8
+#: glibc's numbers of options; other C libraries with a `mallopt` pass over what they don't know.
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
+#: Blocks from this size on are mappings of their own, which go back to the system when freed.
+MAPPED_FROM_NBYTES = 2**18
 
 
 def give_back_heap() -> None:
@@ -231,11 +233,15 @@ def give_back_heap() -> None:
 
 
 def share_heap() -> None:
-    """All threads begun from now on take from one heap: with one for each, what a thread has used
-    once stays with it, also when it does nothing any more."""
+    """All threads begun from now on take from one heap, and large blocks from the system.
+
+    With a heap for each thread, what one has used once stays with it, also when it does nothing any
+    more. Large blocks among small ones leave gaps that never close: left alone, glibc takes larger
+    and larger ones from the heap."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:
         set_option(M_ARENA_MAX, 1)
+        set_option(M_MMAP_THRESHOLD, MAPPED_FROM_NBYTES)
 
 
 def _checked_cap(cap_nbytes: int) -> int:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from bisect import bisect_right, insort
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -45,7 +44,7 @@ class KnownMemory:
 
     def __init__(self) -> None:
         self._lock = locks.reentrant()
-        self._starts: list[int] = []
+        self._starts: list[int] = []  # in order once one is looked for
         self._by_start: dict[int, weakref.ref[Storage]] = {}
         self._n_sweep = 64  # how many there are when those that have gone are looked for
 
@@ -60,16 +59,19 @@ class KnownMemory:
             if there is not None and there.nbytes >= raw.nbytes:
                 return
             if raw.address not in self._by_start:
-                insort(self._starts, raw.address)
+                self._starts.append(raw.address)
             self._by_start[raw.address] = weakref.ref(storage)
             if len(self._starts) > self._n_sweep:
                 self._sweep()
 
     def find(self, address: int, nbytes: int) -> Storage | None:
         """The storage that all of these bytes belong to."""
+        from bisect import bisect_right
+
         if not nbytes:
             return None
         with self._lock:
+            self._starts.sort()  # of what is in order but for the last it takes a look at each
             behind = bisect_right(self._starts, address)
             for start in reversed(self._starts[max(behind - LOOKED_AT, 0) : behind]):
                 storage = self._at(start)
@@ -85,7 +87,7 @@ class KnownMemory:
         for start, ref in list(self._by_start.items()):
             if ref() is None:
                 del self._by_start[start]
-        self._starts = sorted(self._by_start)
+        self._starts = list(self._by_start)
         self._n_sweep = max(64, 2 * len(self._starts))
 
 

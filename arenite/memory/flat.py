@@ -6,11 +6,12 @@ zeros up to a multiple of 64 | the first array | zeros up to a multiple of 64 | 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+
+from arenite import saved_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +26,8 @@ Arrays: TypeAlias = "dict[str, NDArray[Any]]"
 
 def flattened(data: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """The bytes of JSON data and of arrays of one dimension."""
+    import json
+
     kinds = [[name, array.dtype.str, len(array)] for name, array in arrays.items()]
     about = json.dumps([data, kinds], separators=(",", ":")).encode()
     made = bytearray(len(about).to_bytes(_LENGTH_NBYTES, "little") + about)
@@ -41,7 +44,7 @@ def unflattened(content: memoryview) -> tuple[dict[str, Any], Arrays]:
     at = _LENGTH_NBYTES + n
     if at > len(content):
         raise ValueError(f"{len(content)} bytes; the first part alone has {n}")
-    data, kinds = json.loads(bytes(content[_LENGTH_NBYTES:at]))
+    data, kinds = saved_json.loads(bytes(content[_LENGTH_NBYTES:at]))
     arrays: Arrays = {}
     for name, kind, length in kinds:
         at += -at % ALIGNMENT

@@ -6,7 +6,6 @@ have offsets in one arena; those of the mapped and io regions in address spaces 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from types import MappingProxyType
@@ -220,6 +219,8 @@ class MemoryPlan(NamedTuple):
 
     def to_json(self) -> str:
         """The whole plan as JSON text with a schema number; `from_json` reads it back."""
+        import json
+
         data = {
             "schema": SCHEMA,
             "kind": "arenite.MemoryPlan",
@@ -245,6 +246,8 @@ class MemoryPlan(NamedTuple):
     def from_json(cls, text: str, *, is_proven: bool = False) -> MemoryPlan:
         """Read a saved plan; whatever is missing, wrongly typed or unsound raises InvalidPlan. Of
         one that was proven before it was saved it is not proven again that no values collide."""
+        import json
+
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:

@@ -5,13 +5,13 @@ Its JSON text is for people and other programs; this is the same, as columns.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from arenite import saved_json
 from arenite.errors import InvalidPlan
 from arenite.memory.columns import NO_ROW, NUMBERS, SlotColumns
 from arenite.memory.flat import flattened, unflattened
@@ -37,10 +37,10 @@ def plan_to_bytes(plan: MemoryPlan) -> bytes:
     }
     arrays = {name: getattr(columns, name) for name in ("region", "pinned", *NUMBERS)}
     if plan.details:
-        texts = json.dumps([plan.details.get(one, "") for one in columns.ids])
+        texts = saved_json.dumps([plan.details.get(one, "") for one in columns.ids])
         arrays["details"] = np.frombuffer(texts.encode(), np.uint8)
     if plan.ticks:
-        texts = json.dumps([_tick_to_rows(tick, columns.rows) for tick in plan.ticks])
+        texts = saved_json.dumps([_tick_to_rows(tick, columns.rows) for tick in plan.ticks])
         arrays["ticks"] = np.frombuffer(texts.encode(), np.uint8)
     return flattened(data, arrays)
 
@@ -55,7 +55,7 @@ class _Details(Mapping[ValueId, str]):
     @cached_property
     def _texts(self) -> dict[ValueId, str]:
         try:
-            texts = json.loads(self.content.tobytes())
+            texts = saved_json.loads(self.content.tobytes())
             pairs = zip(self.ids, texts, strict=True)
             return {one: str(text) for one, text in pairs if text}
         except (TypeError, ValueError, RecursionError) as error:
@@ -89,7 +89,7 @@ class _Ticks(Sequence[Tick]):
         try:
             return [
                 Tick(str(name), self._named(reads), self._named(writes), str(origin), bool(at_load))
-                for name, reads, writes, origin, at_load in json.loads(self.content.tobytes())
+                for name, reads, writes, origin, at_load in saved_json.loads(self.content.tobytes())
             ]
         except (IndexError, TypeError, ValueError, RecursionError) as error:
             raise InvalidPlan(f"ticks of a saved plan that cannot be read: {error!r}") from None

@@ -452,6 +452,7 @@ class CompiledModel(Closing):
             in_segments=made.is_cut,
             is_checked_later=not is_bounded,
         )
+        executable.resets_itself = True  # nothing stays from run to run
         # One in segments is called and looked at in the same way.
         return Variant(values, executable, made.outputs)
 

@@ -8,7 +8,6 @@ other tensors decides nothing: it is read where it lies, whatever it is.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from arenite import locks
+from arenite import locks, saved_json
 from arenite.digests import NBYTES, blake2b
 from arenite.errors import AreniteError
 from arenite.frontends.onnx.description import Description
@@ -53,7 +52,7 @@ class FileRecord:
         if sections is None:
             return None
         try:
-            content = json.loads(bytes(sections["file"]))
+            content = saved_json.loads(bytes(sections["file"]))
             self._reads = {TensorPlace.from_json(one) for one in content["reads"]}
             return Description.from_json(content["description"])
         except (AreniteError, AttributeError, LookupError, TypeError, ValueError) as problem:
@@ -74,7 +73,7 @@ class FileRecord:
     def _keep(self, description: Description) -> None:
         reads = sorted(place.to_json() for place in self._reads)
         content = {"description": description.to_json(), "reads": reads}
-        cache.default().put_all({self._entry: {"file": json.dumps(content).encode()}})
+        cache.default().put_all({self._entry: {"file": saved_json.dumps(content).encode()}})
 
     def key(self, *parts: str | bytes) -> str:
         """The key in the cache of what is made of the file in a way that these parts tell."""

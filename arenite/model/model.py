@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from arenite.errors import AreniteError, InvalidArgument, printable
+from arenite import lazy
+from arenite.errors import AreniteError, DeviceUnavailable, InvalidArgument, NotSupported, printable
 from arenite.frontends.onnx.file import OnnxFile
 from arenite.frontends.onnx.inputs import StructureNeeded
 from arenite.garbage import collected_less_often
@@ -16,12 +18,13 @@ from arenite.model.compiled import CompiledModel, Source
 from arenite.model.file_record import FileRecord
 from arenite.model.interface import Interface, ValueInfo, open_sizes, with_names
 from arenite.model.sizes import Form, GivenSize, SizeNames, bounds_of
-from arenite.model.translations import Request, Translations
+from arenite.model.translations import TENSOR, Request, Translation, Translations
 from arenite.program.options import Options, parse_nbytes
 from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
     from arenite.fetch.source import OnProgress
+    from arenite.ir.graph import Graph
     from arenite.memory import MemoryPlan
 
 
@@ -111,23 +114,48 @@ class Model:
         from arenite.pipeline import plan_graph
 
         bounds = self._bounds(sizes)
-        structure = self._structure("planned")
-        known = self._known(structure, values or {})
         options = Options(parse_nbytes(memory), plan, device=device)
-        names = structure.sizes(known)
-        asked = Form.of_bounds(names, dict.fromkeys(names, (1, 1)) | bounds)
-        forms = [asked, Form.of_numbers(asked.largest())] if asked.is_open else [asked]
-        translations = Translations(self._record)
-        for form in forms:
+        request = self._request("planned", values, bounds)
+        if request.form.is_open:
             try:
-                made = translations.obtain(Request(structure, form, Known(known)))
-                return plan_graph(made.interface, options)
-            except StructureNeeded as needed:
-                raise _needing(needed) from None
-            except AreniteError as error:
-                if form is forms[-1]:
-                    raise self._explained(error, bounds) from None
-        raise AssertionError("there is a form")
+                return plan_graph(self._translation(request, bounds).interface, options)
+            except AreniteError:  # ranges may be too much, where the largest sizes are not
+                request = request._replace(form=Form.of_numbers(request.form.largest()))
+        made = self._translation(request, bounds)
+        try:
+            return plan_graph(made.interface, options)
+        except AreniteError as error:
+            raise self.explained(error, bounds) from None
+
+    def graph(self, *, values: Mapping[str, Any] | None = None, **sizes: GivenSize) -> Graph:
+        """What the model computes, for sizes and values as `plan` takes them; a range is a
+        variable. NotSupported where an output is no tensor of numbers."""
+        bounds = self._bounds(sizes)
+        made = self._translation(self._request("made a graph", values, bounds), bounds)
+        for name, kind in made.outputs.items():
+            if kind != TENSOR:
+                raise NotSupported(
+                    f"output {name!r} of {self.path} is {self.outputs[name].type}; those of a "
+                    "graph are tensors of numbers"
+                )
+        return made.interface.graph
+
+    def _request(
+        self, to_be: str, values: Mapping[str, Any] | None, bounds: dict[str, tuple[int, int]]
+    ) -> Request:
+        structure = self._structure(to_be)
+        known = self._known(structure, values or {})
+        names = structure.sizes(known)
+        form = Form.of_bounds(names, dict.fromkeys(names, (1, 1)) | bounds)
+        return Request(structure, form, Known(known))
+
+    def _translation(self, request: Request, bounds: Mapping[str, object]) -> Translation:
+        try:
+            return Translations(self._record).obtain(request)
+        except StructureNeeded as needed:
+            raise _needing(needed) from None
+        except AreniteError as error:
+            raise self.explained(error, bounds) from None
 
     def compile(
         self,
@@ -151,6 +179,7 @@ class Model:
         """
         if threads is not None and (type(threads) is not int or threads < 1):
             raise InvalidArgument(f"threads is a whole number from 1, not {threads!r}")
+        lazy.begin_start()
         bounds = self._bounds(sizes)
         for name in values or {}:
             _ = self.inputs[name]
@@ -158,7 +187,10 @@ class Model:
         signature = Signature(self.inputs, self._names, bounds)
         source = Source(self._record, signature, bounds, options, threads, on_progress)
         with collected_less_often():
-            return CompiledModel(source, values or {})
+            made = CompiledModel(source, values or {})
+        # Usual is that the file was not parsed, and nothing compiled.
+        lazy.end_start(is_usual=not {"onnx", "arenite.codegen"} & sys.modules.keys())
+        return made
 
     def size_name(self, given: str) -> str:
         """The name of a size as `sizes` has it; the file's own is taken too."""
@@ -182,12 +214,10 @@ class Model:
         return {name: array_of(name, leaves[self.inputs[name].name].type, one)
                 for name, one in values.items()}  # fmt: skip
 
-    def _explained(
-        self, error: AreniteError, bounds: Mapping[str, tuple[int, int]]
-    ) -> AreniteError:
-        """Sizes that nobody gave may be why a plan can't be made."""
-        missing = [name for name in self.sizes if name not in bounds]
-        if not missing or isinstance(error, MemoryError):
+    def explained(self, error: AreniteError, sizes: Mapping[str, object]) -> AreniteError:
+        """With the sizes that are not among those given, and may be why a plan can't be made."""
+        missing = [name for name in self.sizes if name not in sizes]
+        if not missing or isinstance(error, MemoryError | DeviceUnavailable):
             return error
         return InvalidArgument(
             f"{error}. {', '.join(missing)} {'was' if len(missing) == 1 else 'were'} taken for 1: "
@@ -212,4 +242,6 @@ class Model:
 
 def _needing(needed: StructureNeeded) -> InvalidArgument:
     names = ", ".join(needed.names)
-    return InvalidArgument(f"{needed}; give its numbers, values={{{names!r}: ...}}")
+    return InvalidArgument(
+        f"{needed}; give its numbers, values={{{names!r}: ...}}, on the command line --input"
+    )

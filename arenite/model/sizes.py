@@ -9,12 +9,12 @@ sizes that are equal, multiples of a number, sums of others.
 
 from __future__ import annotations
 
-import json
 import keyword
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
+from arenite import saved_json
 from arenite.errors import BoundsError, InvalidArgument
 from arenite.ir.dim import Dim, Var, bounds
 from arenite.records import NamedTuple
@@ -160,13 +160,13 @@ class Form(NamedTuple):
         return Form(tuple(made))
 
     def to_json(self) -> str:
-        return json.dumps([[name, *one] for name, one in self.sizes])
+        return saved_json.dumps([[name, *one] for name, one in self.sizes])
 
     @staticmethod
     def from_json(text: str) -> Form:
         """ValueError, or TypeError, where it is none."""
         made = []
-        for name, root, factor, low, high, addends in json.loads(text):
+        for name, root, factor, low, high, addends in saved_json.loads(text):
             one = Size(str(root), int(factor), int(low), int(high), tuple(map(str, addends)))
             made.append((str(name), one))
         return Form(tuple(made))

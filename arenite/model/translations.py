@@ -8,11 +8,11 @@ by their places, never their content; one that does not fit the file is dropped 
 from __future__ import annotations
 
 import functools
-import json
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from arenite import saved_json
 from arenite.errors import AreniteError
 from arenite.frontends.onnx.inputs import StructureNeeded
 from arenite.frontends.onnx.tensor_files import TensorPlace
@@ -102,7 +102,7 @@ class Translations:
             return found
         sections = interface_to_sections(interface, self._name_of)
         if sections is not None and len(sections["data"]) <= MAX_DATA_NBYTES:
-            self._put(request, sections | {"outputs": json.dumps(outputs).encode()})
+            self._put(request, sections | {"outputs": saved_json.dumps(outputs).encode()})
         return found
 
     def _name_of(self, source: BufferSource) -> str | None:
@@ -151,7 +151,7 @@ class Translations:
             return self._translated(request).graph
 
         interface = interface_from_sections(sections, key, NamedTensors(has, source), build)
-        outputs = json.loads(bytes(sections["outputs"]))
+        outputs = saved_json.loads(bytes(sections["outputs"]))
         if list(outputs) != [one.name for one in self._record.description.outputs]:
             raise ValueError("outputs are not those of the file")
         return Translation(interface, outputs, is_cut=False)
@@ -159,11 +159,11 @@ class Translations:
 
 def needed_to_json(needed: StructureNeeded, path: str) -> bytes:
     """As `needed_from_json` reads it: the file may have another name then."""
-    return json.dumps([needed.names, str(needed).replace(path, "\0")]).encode()
+    return saved_json.dumps([needed.names, str(needed).replace(path, "\0")]).encode()
 
 
 def needed_from_json(data: memoryview | bytes, path: str) -> StructureNeeded:
-    names, reason = json.loads(bytes(data))
+    names, reason = saved_json.loads(bytes(data))
     return StructureNeeded([str(name) for name in names], str(reason).replace("\0", path))
 
 

@@ -155,4 +155,5 @@ def realize(nodes: Sequence[Node]) -> list[NDArray[Any]]:
     from arenite.pipeline.program import compile_program
 
     with compile_program(Graph.of(nodes)) as program:
+        program.resets_itself = True  # it runs once
         return program.run({})

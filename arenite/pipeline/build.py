@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from arenite import passes
-from arenite.codegen.chosen import build_all
+from arenite.codegen.chosen import build_each
 from arenite.codegen.kernels.built import Built
 from arenite.errors import DoesNotFit
 from arenite.ir import Dim, Graph, Var
@@ -48,11 +48,45 @@ class PlannedProgram:
 
 def plan_program(graph: Graph, options: Options = USUAL) -> PlannedProgram:
     """Everything of a program but its code."""
-    refuse_cut(graph, "planned; arenite.compile plans its segments, one after the other")
+    return _Building(graph, options).planned
+
+
+class _Building:
+    """A program whose kernels are built as they are asked for. Under a budget none is told before
+    it is known that the program fits."""
+
+    def __init__(self, graph: Graph, options: Options) -> None:
+        refuse_cut(graph, "planned; arenite.compile plans its segments, one after the other")
+        self._steps = _in_steps(graph, options)
+        self._tells = options.memory is None
+        self._planned: PlannedProgram | None = None
+
+    def __iter__(self) -> Iterator[Built]:
+        if self._tells:
+            self._planned = yield from self._steps
+
+    @property
+    def planned(self) -> PlannedProgram:
+        while self._planned is None:
+            try:
+                next(self._steps)
+            except StopIteration as end:
+                self._planned = end.value
+        return self._planned
+
+    def by_number(self) -> Mapping[int, Built]:
+        return self.planned.built
+
+
+#: Kernels as they are built, and what comes of them.
+_Steps: TypeAlias = Generator[Built, None, PlannedProgram]
+
+
+def _in_steps(graph: Graph, options: Options) -> _Steps:
     refusal: DoesNotFit | None = None
     for way, simplified, choices in _ways(graph, options):
         try:
-            return _planned(graph, way, simplified, choices, options)
+            return (yield from _planned(graph, way, simplified, choices, options))
         except DoesNotFit as problem:
             refusal = problem
     assert refusal is not None
@@ -85,10 +119,13 @@ def _planned(
     simplified: Graph,
     choices: Mapping[str, str],
     options: Options,
-) -> PlannedProgram:
+) -> _Steps:
     backend = backend_of(options.device)
     schedule = fuse(simplified)
-    built = build_all(schedule.kernels, backend.builder(options.device), choices)
+    built: dict[int, Built] = {}
+    for number, one in build_each(schedule.kernels, backend.builder(options), choices):
+        built[number] = one
+        yield one
     at_load = load_kernels(schedule, built)
     built = backend.shared(built, at_load)
     scratch = {number: one.scratch for number, one in built.items()}
@@ -128,9 +165,10 @@ def build(
 ) -> Compiled:
     """Compile; `on_progress(done, total)` hears how many kernels are compiled."""
     backend = backend_of(options.device)
-    planned = plan_program(graph, options)
+    building = _Building(graph, options)
+    code = backend.compile(building, on_progress)
+    planned = building.planned
     built, program = planned.built, planned.program
-    code = backend.compile(built, on_progress)
 
     def ready(launch: Launch, kernel: Kernel) -> CachedKernel:
         part = code.kernels[kernel.number]

@@ -7,12 +7,12 @@ the kernel's generator names itself. All programs with a kernel share what was f
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from arenite import saved_json
 from arenite.ir.interface import GraphInterface
 from arenite.pipeline.identity import identity
 from arenite.program import cache
@@ -130,7 +130,7 @@ def _read(key: str) -> dict[str, Any] | None:
     if sections is None:
         return None
     try:
-        content = json.loads(bytes(sections[_SECTION]))
+        content = saved_json.loads(bytes(sections[_SECTION]))
     except (KeyError, ValueError, RecursionError) as problem:
         _drop(key, str(problem))
         return None
@@ -141,7 +141,7 @@ def _read(key: str) -> dict[str, Any] | None:
 
 
 def _write(key: str, content: Mapping[str, Any]) -> None:
-    cache.default().put(key, {_SECTION: json.dumps(content).encode()})
+    cache.default().put(key, {_SECTION: saved_json.dumps(content).encode()})
 
 
 def _drop(key: str, why: str) -> None:

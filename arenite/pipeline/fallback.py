@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from arenite import passes
-from arenite.codegen.chosen import build_all
+from arenite.codegen.chosen import build_each
 from arenite.errors import NotCompiled
 from arenite.ir import OPS, Node, Origins
 from arenite.ir.ops.control import regions_of
@@ -28,7 +28,7 @@ class Fallback:
         self._origins = origins
         self._backend = backend_of(options.device)
         self._way = self._backend.ways(options)[0]
-        self._build = self._backend.builder(options.device)
+        self._build = self._backend.builder(options)
         self._known: dict[Hashable, str] = {}
         self.reasons: dict[Node, str] = {}
 
@@ -60,7 +60,8 @@ class Fallback:
             for step in schedule.steps:
                 if not isinstance(step, Kernel):
                     return f"{node.op}: what the host does between kernels"
-            build_all(schedule.kernels, self._build, {})
+            for _ in build_each(schedule.kernels, self._build, {}):
+                pass
         except NotCompiled as refusal:
             return str(refusal)
         return ""

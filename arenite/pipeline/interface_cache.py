@@ -6,7 +6,6 @@ of the graph, built now. An entry names tensors, never their content: that comes
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from arenite import dtype as dtypes
+from arenite import saved_json
 from arenite.errors import AreniteError
 from arenite.ir import ConstantData, Var, bounds, nbytes_of
 from arenite.ir.interface import Constant, GraphInterface, Port
@@ -146,7 +146,7 @@ def interface_to_sections(
         "vars": [[var.name, var.low, var.high] for var in interface.vars],
         "constants": kinds,
     }
-    return {"ports": json.dumps(content).encode(), "data": bytes(data)}
+    return {"ports": saved_json.dumps(content).encode(), "data": bytes(data)}
 
 
 def interface_from_sections(
@@ -157,7 +157,7 @@ def interface_from_sections(
 ) -> GraphInterface:
     """A graph interface that was kept under a key, of a graph that `build` makes; ValueError,
     TypeError, LookupError or AreniteError where it is none."""
-    content = json.loads(bytes(sections["ports"]))
+    content = saved_json.loads(bytes(sections["ports"]))
     digest, kinds, data = content["digest"], content["constants"], sections["data"]
     if type(digest) is not str:
         raise ValueError("a digest is a text")

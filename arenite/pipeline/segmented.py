@@ -61,6 +61,7 @@ class SegmentedExecutable(Closing):
     ) -> None:
         self.graph = graph
         self.threads = chosen_n_threads(threads)
+        self.resets_itself = False  # as that of an Executable
         self._options = options
         self._fallback = None
         if backend_of(options.device).memory == HOST:
@@ -106,6 +107,7 @@ class SegmentedExecutable(Closing):
             check_targets(out)
 
         def enter(program: OpenSegment, given: list[Array], out: list[Array | None]) -> list[Array]:
+            program.executable.resets_itself = self.resets_itself
             if all(array is None for array in out):
                 return program.executable(*given)
             return program.executable.run_into(given, out)

@@ -13,7 +13,7 @@ that runs. Everything before that is the same for all devices; a back end is one
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -60,6 +60,17 @@ class Code(NamedTuple):
 
     image: bytes
     kernels: Mapping[int, KernelCode]
+
+
+class BuiltKernels(Protocol):
+    """The kernels of a program, which are built by whoever asks for them."""
+
+    def __iter__(self) -> Iterator[Built]:
+        """Each as soon as it is built, to begin with its code; it may still become one with others
+        that are much alike."""
+
+    def by_number(self) -> Mapping[int, Built]:
+        """All, as they are to be compiled."""
 
 
 class DeviceNeeds(NamedTuple):
@@ -137,8 +148,9 @@ class Backend(ABC):
         that run once."""
         return built
 
-    def builder(self, device: str) -> Callable[[Kernel, str], Built]:
-        """`build` for a device by its name, which may do more or less than others of its kind."""
+    def builder(self, options: Options) -> Callable[[Kernel, str], Built]:
+        """`build` for the device of these options, which may do more or less than others of its
+        kind, and in the way they ask for."""
         return self.build
 
     def device_memory(
@@ -152,9 +164,9 @@ class Backend(ABC):
         """What a launch may take, at the largest sizes: decides what is shared among workers."""
         return 0
 
-    def compile(self, built: Mapping[int, Built], on_progress: OnCompiled | None = None) -> Code:
+    def compile(self, kernels: BuiltKernels, on_progress: OnCompiled | None = None) -> Code:
         """The code of these kernels."""
-        code: Code = self.module("compile").compiled(built, on_progress)
+        code: Code = self.module("compile").compiled(kernels.by_number(), on_progress)
         return code
 
     def load(self, interface: GraphInterface, compiled: Compiled, threads: int) -> Loaded:

@@ -14,7 +14,6 @@ where there is none to write to, entries live in memory, which is said once to t
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
 import stat
@@ -253,6 +252,8 @@ class Cache:
 
     def _lock_file(self, key: str) -> int | None:
         """Wait for the lock file of a key; None where there is no folder to hold one."""
+        import fcntl
+
         while self._folder is not None:
             path = self._lock_path(key)
             try:

@@ -10,7 +10,6 @@ launches, values, steps and kernels become objects when one of them is looked at
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from arenite import dtype as dtypes
+from arenite import saved_json
 from arenite.errors import AreniteError, DamagedCache, InvalidPlan
 from arenite.ir.dim import Dim
 from arenite.memory import MemoryPlan, ValueId
@@ -116,8 +116,8 @@ class Compiled(_Parts):
             "frame": flattened(about, frame.arrays()),
             "plan": plan_to_bytes(self.plan),
             "data": b"".join(array.tobytes() for array in self.constants),
-            "program": zlib.compress(json.dumps(objects_to_json(self)).encode()),
-            "kernels": zlib.compress(json.dumps(kernels_to_json(kernels)).encode()),
+            "program": zlib.compress(saved_json.dumps(objects_to_json(self)).encode()),
+            "kernels": zlib.compress(saved_json.dumps(kernels_to_json(kernels)).encode()),
             "llvm": joined_modules(kernels),
         }
 
@@ -159,7 +159,7 @@ class Compiled(_Parts):
             from arenite.program.program_check import check_objects
             from arenite.program.program_json import objects_from_json
 
-            found = objects_from_json(json.loads(zlib.decompress(sections["program"])))
+            found = objects_from_json(saved_json.loads(zlib.decompress(sections["program"])))
             check_objects(found, program)
             return found
 
@@ -169,7 +169,7 @@ class Compiled(_Parts):
             from arenite.program.program_json import kernels_from_json
 
             text = zlib.decompress(sections["kernels"])
-            return kernels_from_json(json.loads(text), program, sections["llvm"])
+            return kernels_from_json(saved_json.loads(text), program, sections["llvm"])
 
         program = cls(
             options=Options(**data["options"]),

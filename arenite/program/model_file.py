@@ -15,7 +15,6 @@ folder must belong to the user, and nobody else may write them.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import struct
@@ -23,6 +22,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
+from arenite import saved_json
 from arenite.digests import digest_of
 from arenite.errors import DamagedCache, InvalidArgument
 
@@ -179,13 +179,13 @@ def of_key(key: str, sections: Sections) -> Sections:
 
 def code_sections(image: bytes, entries: Mapping[str, int]) -> dict[str, bytes]:
     """Code and where its functions begin, as sections."""
-    return {"code": image, "entries": json.dumps(entries).encode()}
+    return {"code": image, "entries": saved_json.dumps(entries).encode()}
 
 
 def parse_code(sections: Sections) -> tuple[memoryview, dict[str, int]]:
     """(code, function name -> offset) of a file's sections; raises DamagedCache."""
     try:
-        code, entries = sections["code"], json.loads(bytes(sections["entries"]))
+        code, entries = sections["code"], saved_json.loads(bytes(sections["entries"]))
         if any(type(at) is not int or not 0 <= at < len(code) for at in entries.values()):
             raise DamagedCache(f"an entry outside of {len(code)} bytes of code")
     except (AttributeError, KeyError, RecursionError, ValueError) as problem:

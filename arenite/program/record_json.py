@@ -3,13 +3,13 @@ size is a number, or the text of an expression over variables."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from arenite import dtype as dtypes
+from arenite import saved_json
 from arenite.dtype import DType
 from arenite.ir.dim import Atom, Dim, Expr, Floordiv, Found, Positive, Sum, Var, bounds
 from arenite.ir.node import Origin
@@ -66,7 +66,7 @@ def _three(data: list[Any]) -> tuple[Dim, Dim, Dim]:
 def dim_to_json(dim: Dim) -> int | str:
     """A number, or a text: of the many sizes of a program few are different, and each text is read
     once."""
-    return dim if isinstance(dim, int) else json.dumps(_dim_to_tree(dim))
+    return dim if isinstance(dim, int) else saved_json.dumps(_dim_to_tree(dim))
 
 
 def dim_from_json(data: Any) -> Dim:
@@ -75,7 +75,7 @@ def dim_from_json(data: Any) -> Dim:
 
 @lru_cache(maxsize=4096)
 def _dim_of(text: str) -> Dim:
-    return _dim_from_tree(json.loads(text))
+    return _dim_from_tree(saved_json.loads(text))
 
 
 def _dim_to_tree(dim: Dim) -> Any:

@@ -62,6 +62,7 @@ class CompiledProgram(Protocol):
     """An Executable, or one in segments."""
 
     threads: int
+    resets_itself: bool
 
     @property
     def graph(self) -> Graph:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from arenite import locks
-from arenite.errors import InvalidArgument, RunFailed
+from arenite.errors import IndexOutOfRange, InvalidArgument, RunFailed
 from arenite.ir.interface import GraphInterface
 from arenite.memory import MemoryPlan
 from arenite.program.arguments import Arguments, check_targets
@@ -52,6 +52,8 @@ class Executable(Closing):
         self._interface = interface = GraphInterface.of(graph)
         self.compiled = compiled
         self.threads = chosen_n_threads(threads)
+        #: Whether a run that met an index outside its axis is the end of it, and no reset() needed.
+        self.resets_itself = False
         self._loaded: Loaded = backend_of(compiled.options.device).load(
             interface, compiled, self.threads
         )
@@ -181,6 +183,8 @@ class Executable(Closing):
             try:
                 self._is_running = True
                 return quick.run(arrays, out)
+            except IndexOutOfRange as error:
+                raise self._after(error) from None
             finally:
                 self._is_running = False
 
@@ -211,9 +215,18 @@ class Executable(Closing):
             try:
                 self._is_running = True
                 results = self._loaded.run(*self._fitting(arrays), out)
+            except IndexOutOfRange as error:
+                raise self._after(error) from None
             finally:
                 self._is_running = False
         return results
+
+    def _after(self, error: IndexOutOfRange) -> IndexOutOfRange:
+        """What a run raises that met an index outside its axis."""
+        if not self.resets_itself:
+            return IndexOutOfRange(f"{error}, then reset() the Executable")
+        self._loaded.reset()
+        return error
 
     def _fitting(self, arrays: list[Array]) -> tuple[list[Array], dict[str, int]]:
         """Arrays as the program takes them, and the sizes they have."""

@@ -29,8 +29,9 @@ def tune(
     """Measure other ways to cut the kernels of a program, and keep the best in the cache.
 
     `what` is a function, with specs as for `arenite.compile`, or something that was compiled: what
-    that returns, or a model that was loaded. What is compiled from now on is cut so, and gives the
-    same results, bit for bit. Returns the table of what was tried.
+    that returns, what `compile` of an ONNX model returns, or a language model. What is compiled
+    from now on is cut so, and gives the same results, bit for bit. Returns the table of what was
+    tried.
 
     `threads` are those measured beside one, `sizes` values of Vars by name (several, where a
     program is to be quick with all of them), `seconds` about how long it may take, `winograd` as

@@ -6,7 +6,7 @@ import numpy as np
 
 from arenite import ir
 from arenite.backends.cpu.backend import BACKEND
-from arenite.codegen.chosen import build_all, build_chosen, form_of, nameless_texts
+from arenite.codegen.chosen import build_chosen, build_each, form_of, nameless_texts
 from arenite.codegen.printer import kernel_text
 from arenite.dtype import BY_NAME
 from arenite.ir.graph import Graph
@@ -34,7 +34,7 @@ def layers(x: Tensor, n: int) -> Tensor:
 
 def test_repeated_layers_are_built_once_and_read_the_same() -> None:
     kernels = kernels_of(layers(spec((12, 16)).argument("x", 0), 6))
-    built = build_all(kernels, BACKEND.build, {})
+    built = dict(build_each(kernels, BACKEND.build, {}))
     assert len({id(one.loops.body) for one in built.values()}) <= len(kernels) // 4
     texts = nameless_texts(built, "this_kernel")
     for kernel in kernels:

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 import arenite
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.numbers import MAX_NUMBERS, with_shared_loops
+from arenite.codegen.numbers import MAX_NUMBERS, stays, with_shared_loops
 from arenite.codegen.printer import kernel_text
+from arenite.pipeline.build import _Building
+from arenite.program.options import Options
 
 F32 = ir.FLOAT32
 Array = NDArray[Any]
@@ -103,3 +105,27 @@ def test_layers_with_scales_of_their_own_are_one_function() -> None:
         assert len(kernels) == 3
         assert len({kernel.launch.entry for kernel in kernels}) == 1
         program.executable.verify()
+
+
+def test_what_is_said_to_stay_does() -> None:
+    """Of any kernels, whatever others there are and whichever run once."""
+    rng = np.random.default_rng(0)
+
+    def function(x: Any) -> Any:
+        for scale in (0.3, 0.7):
+            w = rng.standard_normal((24, 24)).astype(np.float32)
+            x = ((x @ w).maximum(0.0) @ w) * scale
+        return x.sum(0)
+
+    x = arenite.spec((40, 24))
+    built: dict[int, Built] = {}
+    graph = arenite.compile(function, x).executables[0].graph
+    for one in _Building(graph, Options()):
+        built[len(built)] = one
+    some = {number for number, one in built.items() if stays(one.loops)}
+    assert 0 < len(some) < len(built)
+    assert not any(type(built[number].loops) is ir.LoopKernel for number in some)
+    for at_load in ((), built):
+        made = with_shared_loops(built, at_load)
+        assert all(made[number] is built[number] for number in some)
+    assert not stays(scaled("a", 0.25).loops)

@@ -395,3 +395,29 @@ assert buffer.copyout() == b"p"
 
 def test_the_page_is_the_systems() -> None:
     assert os.sysconf("SC_PAGE_SIZE") == PAGE
+
+
+LARGE_BLOCKS = """
+from pathlib import Path
+from arenite.device.cpu import share_heap
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+share_heap()
+nbytes = 2**24
+b"x" * nbytes  # after it, glibc alone would take blocks of its size from the heap
+nbytes, few = 2**20, 2000
+before = resident()
+pairs = [(b"x" * nbytes, b"y" * few) for _ in range(32)]
+small = [second for _, second in pairs]
+assert resident() - before > 30 * 2**20
+del pairs
+assert resident() - before < 4 * 2**20, resident() - before
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self")
+def test_large_blocks_of_a_shared_heap_go_back_to_the_system() -> None:
+    """Also where small ones that stay were made between them."""
+    subprocess.run([sys.executable, "-c", LARGE_BLOCKS], check=True)

@@ -135,3 +135,42 @@ def test_memory_does_not_grow_over_runs_of_changing_shapes(path: Path, modules: 
     found = measured(path, modules, [64, *range(1, 20), 33, 47])
     held(found)
     assert found["late"] - found["early"] <= GROWTH_NBYTES
+
+
+GROW = """
+import sys
+import numpy as np
+import arenite
+
+def anonymous():
+    with open("/proc/self/status") as status:
+        found = dict(line.split(":", 1) for line in status)
+    return 1024 * int(found["RssAnon"].split()[0])
+
+inputs = [np.ones((n, 512), np.float32) for n in (64, 6_000, 12_000, 25_000)]
+with arenite.load(sys.argv[1]).compile(threads=1) as program:
+    program(inputs[0])
+    before = anonymous() - program.plan.total_nbytes
+    for x in inputs[1:]:
+        program(x)
+    print(anonymous() - before - program.plan.total_nbytes, program.plan.total_nbytes)
+"""
+
+
+def test_arenas_that_were_outgrown_go_back_to_the_system(tmp_path: Path) -> None:
+    """Sizes that nobody bounded come one larger than the other: the process has the last plan."""
+    w = np.random.default_rng(1).standard_normal((512, 512), np.float32) / 32
+    nodes = [
+        node("MatMul", "x w", "h"),
+        node("Softmax", "h", "p"),
+        node("MatMul", "p w", "y"),
+    ]
+    path = tmp_path / "grow.onnx"
+    inputs, outputs = [tensor("x", ["batch", 512])], [tensor("y", ["batch", 512])]
+    path.write_bytes(made(nodes, inputs, outputs, {"w": w}).SerializeToString())
+    line = [sys.executable, "-c", GROW, str(path)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    more, planned = map(int, done.stdout.split())
+    assert planned >= 90 * MIB, "the arena grew"
+    assert more <= 8 * MIB

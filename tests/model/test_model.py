@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import arenite
 from arenite.errors import (
     BoundsError,
     DoesNotFit,
+    IndexOutOfRange,
     InvalidArgument,
     NotSupported,
     RunFailed,
@@ -21,6 +23,7 @@ from arenite.errors import (
 )
 from arenite.model import Model
 from tests.model.models import (
+    FLOAT,
     INT64,
     STRING,
     judged,
@@ -628,3 +631,62 @@ def test_scales_of_another_file_are_not_those_of_the_first() -> None:
             np.testing.assert_allclose(
                 program(x)["y"], judged(proto, {"x": x})["y"], rtol=1e-4, atol=1e-3
             )
+
+
+def _gathering() -> Model:
+    nodes = [node("Gather", "table places", "y", axis=0)]
+    inputs = [tensor("places", ["n"], INT64)]
+    return model_of(made(nodes, inputs, [tensor("y", None)], {"table": weights(5, 3)}))
+
+
+@pytest.mark.parametrize("in_segments", [False, True])
+def test_an_index_outside_its_axis_is_the_end_of_its_run_alone(in_segments: bool) -> None:
+    """One bad request must not be the last: models have no state, and programs written for others
+    know of no reset."""
+    if in_segments:
+        nodes = [
+            node("Gather", "table places", "rows", axis=0),
+            node("Range", "zero count one", "found"),
+            node("ReduceSum", "rows", "total", keepdims=0),
+            node("Cast", "found", "real", to=FLOAT),
+            node("Add", "real total", "y"),
+        ]
+        stored = {"table": weights(5, 3), "zero": np.array(0), "one": np.array(1)}
+        inputs = [tensor("places", ["n"], INT64), tensor("count", [], INT64)]
+        model = model_of(made(nodes, inputs, [tensor("y", None)], stored))
+        more = {"count": np.int64(4)}
+    else:
+        model, more = _gathering(), {}
+    with model.compile(threads=2) as exe:
+        good, bad = np.array([0, 4, 2]), np.array([0, 5, 2])
+        wanted = exe(places=good, **more)["y"]
+        for _ in range(3):  # the first way into a program and the short one
+            with pytest.raises(IndexOutOfRange, match="an index is outside its axis"):
+                exe(places=bad, **more)
+            for _ in range(2):
+                np.testing.assert_array_equal(exe(places=good, **more)["y"], wanted)
+
+
+def test_a_bad_index_of_one_thread_ends_no_run_of_another() -> None:
+    with _gathering().compile(threads=1) as exe:
+        good, bad = np.array([0, 4, 2]), np.array([0, 5, 2])
+        wanted = exe(places=good)["y"]
+        problems: list[object] = []
+
+        def ask(places: Any) -> None:
+            for _ in range(200):
+                try:
+                    if not np.array_equal(exe(places=places)["y"], wanted):
+                        problems.append("another result")
+                except IndexOutOfRange:
+                    if places is good:
+                        problems.append("an index that is no one's")
+                except Exception as error:
+                    problems.append(error)
+
+        threads = [Thread(target=ask, args=(one,)) for one in (good, bad, good, bad)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not problems

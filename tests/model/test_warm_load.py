@@ -404,6 +404,8 @@ def test_a_warm_load_imports_nothing_that_parses_or_compiles(folder: Path) -> No
         "pathlib",
         "tempfile",
         "hashlib",
+        "json",
+        "fcntl",
         "arenite.dtype.block_types",
     }
     assert not modules & heavy

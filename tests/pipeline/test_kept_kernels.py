@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from arenite.backends.cpu.compiling.llvm import functions_defined
 from arenite.backends.cpu.compiling.pool import compile_modules
 from arenite.backends.cpu.target import Target
 from arenite.errors import CompileFailed
+from arenite.pipeline import build
 from arenite.program import cache
 from tests.pipeline.graphs import FLOAT32, random_array
 
@@ -84,5 +85,33 @@ def test_a_failure_names_the_kernel_as_the_program_does(monkeypatch: pytest.Monk
         raise CompileFailed(f"{name} crashed")
 
     monkeypatch.setattr(kept_kernels, "compile_modules", failing)
-    with pytest.raises(CompileFailed, match=r"^kernel_\w+ crashed; kernel_\w+ is sort_1$"):
+    with pytest.raises(CompileFailed, match=r"^kernel_\w+ crashed; kernel_\w+ is matmul_0$"):
         arenite.compile(two, X)
+
+
+@pytest.mark.parametrize("memory", [None, 2**30])
+def test_code_is_begun_before_the_plan_unless_there_is_a_budget(
+    memory: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    usual_plan = build._plan
+
+    def plan(*given: Any) -> Any:
+        order.append("plan")
+        return usual_plan(*given)
+
+    def counting(modules: Iterable[str], target: Target, **others: Any) -> list[bytes]:
+        def told() -> Iterator[str]:
+            for one in modules:
+                order.append("module")
+                yield one
+
+        return compile_modules(told(), target, **others)
+
+    monkeypatch.setattr(build, "_plan", plan)
+    monkeypatch.setattr(kept_kernels, "compile_modules", counting)
+    with arenite.compile(two, X, memory=memory) as program:
+        assert program(X).shape
+    assert order.count("plan") == 1
+    assert order.index("plan") == (1 if memory is None else 0)
+    assert order.count("module") == len({one.llvm for one in program.kernels})

@@ -93,3 +93,37 @@ def test_a_warm_process_never_imports_the_compiler(cache_folder: Path) -> None:
     )
     root = Path(__file__).parent.parent.parent
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
+
+
+BEGUN = """
+import sys, threading
+from arenite.backends.cpu.driver import native
+from arenite.errors import CompileFailed
+if sys.argv[1] == "fails":
+    def failing():
+        raise CompileFailed("nothing is compiled here")
+    native._build = failing
+for _ in range(2):
+    native.begin_runtime()
+threads = [one for one in threading.enumerate() if one is not threading.main_thread()]
+for one in threads:
+    one.join()
+print(len(threads), native._runtime is not None)
+try:
+    native.runtime()
+except CompileFailed as failure:
+    print(failure)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "told"), [("works", ["1 True"]), ("fails", ["1 False", "nothing is compiled here"])]
+)
+def test_the_runtime_image_is_begun_once_and_tells_who_asks(
+    how: str, told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARENITE_CACHE_DIR", str(tmp_path))
+    given = [sys.executable, "-c", BEGUN, how]
+    done = subprocess.run(given, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == told
+    assert not done.stderr

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from arenite.ir.dim import Var
     from arenite.ir.interface import GraphInterface
     from arenite.passes import Pass
-    from arenite.program.backend import Code, OnCompiled
+    from arenite.program.backend import BuiltKernels, Code, OnCompiled
     from arenite.program.cached_kernel import CachedKernel
     from arenite.program.compiled import Compiled
     from arenite.program.limits import Limits
@@ -51,8 +51,10 @@ class CpuBackend(Backend):
 
     def prepare(self) -> None:
         from arenite.backends.cpu.compiling.pool import start_children
+        from arenite.backends.cpu.driver.native import begin_runtime
 
         start_children()
+        begin_runtime()  # before there is other work for children
 
     def build(self, kernel: Kernel, choice: str = "") -> Built:
         from arenite.backends.cpu.build import build
@@ -70,10 +72,10 @@ class CpuBackend(Backend):
 
         return estimated_ns(kernel, lambda dim: bounds(dim)[1])
 
-    def compile(self, built: Mapping[int, Built], on_progress: OnCompiled | None = None) -> Code:
+    def compile(self, kernels: BuiltKernels, on_progress: OnCompiled | None = None) -> Code:
         from arenite.backends.cpu.compile import compiled
 
-        return compiled(built, self.target, on_progress)
+        return compiled(kernels, self.target, on_progress)
 
     def load(self, interface: GraphInterface, compiled: Compiled, threads: int) -> CpuProgram:
         from arenite.backends.cpu.load import CpuProgram

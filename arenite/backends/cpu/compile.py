@@ -7,44 +7,118 @@ for one serves the next.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain, islice
 
 from arenite.backends.cpu.compiling.kept_kernels import linked_kernels
 from arenite.backends.cpu.compiling.link import CodeImage
 from arenite.backends.cpu.lowering.lower import lower
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.chosen import nameless_texts
+from arenite.codegen.chosen import nameless_texts, parts_of
 from arenite.codegen.kernels.built import Built
+from arenite.codegen.numbers import stays
 from arenite.errors import CompileFailed
-from arenite.program.backend import Code, KernelCode, OnCompiled
+from arenite.program.backend import BuiltKernels, Code, KernelCode, OnCompiled
 from arenite.program.cached_kernel import ModuleText
 
 #: Stands for the name of a kernel where that does not count.
 _NAMELESS = "this_kernel"
 
 
-def compiled(
-    built: Mapping[int, Built], target: Target, on_progress: OnCompiled | None = None
-) -> Code:
+def compiled(kernels: BuiltKernels, target: Target, on_progress: OnCompiled | None = None) -> Code:
     """The code of these kernels. `on_progress(done, total)` hears how many are compiled."""
-    # Layers repeat: kernels that read the same, but for the name, are compiled once.
-    texts = nameless_texts(built, _NAMELESS)
-    distinct = {text: built[number].loops for number, text in texts.items()}
-    functions: dict[str, tuple[str, str]] = {}
-    if not distinct:
+    functions = _Functions(kernels, target, on_progress or (lambda done, total: None))
+    image = functions.linked()
+    if image is None:
         return Code(b"", {})
-    code = _linked(distinct, functions, target, on_progress)
-    modules = {name: ModuleText.of(module) for name, module in functions.values()}
-    kernels: dict[int, KernelCode] = {}
+    built, texts = functions.built, functions.texts
+    modules = {name: ModuleText.of(module) for name, module in functions.of_text.values()}
+    made: dict[int, KernelCode] = {}
     for number, text in texts.items():
-        name = functions[text][0]
+        name = functions.of_text[text][0]
         shown = text.replace(_NAMELESS, built[number].loops.name)
-        kernels[number] = KernelCode(
-            name, code.entries[name], shown, modules[name], (built[number].tiles, 1, 1)
+        made[number] = KernelCode(
+            name, image.entries[name], shown, modules[name], (built[number].tiles, 1, 1)
         )
-    return Code(code.image, kernels)
+    return Code(image.image, made)
+
+
+class _Functions:
+    """The functions of kernels, with the modules that they are in, as they are made."""
+
+    def __init__(self, kernels: BuiltKernels, target: Target, on_progress: OnCompiled) -> None:
+        self._kernels = kernels
+        self._target = target
+        self._on_progress = on_progress
+        self._early: dict[Hashable, tuple[ir.LoopKernel, str, str]] = {}
+        self._n_twins = 0  # other loops, the same function
+        self._n_told = -1
+        #: Once all kernels are built: these, their texts but for their names, and what is compiled.
+        self.built: Mapping[int, Built] = {}
+        self.texts: dict[int, str] = {}
+        self.distinct: dict[str, ir.LoopKernel] = {}
+        self.of_text: dict[str, tuple[str, str]] = {}
+
+    def modules(self) -> Iterator[str]:
+        """The modules to compile, each once: first of kernels that stay as they are, while others
+        are still built."""
+        names: set[str] = set()
+        looked_at: set[Hashable] = set()
+        for one in self._kernels:
+            key = parts_of(one.loops)
+            if key in looked_at:
+                continue
+            looked_at.add(key)
+            if stays(one.loops):
+                name, module = _function(one.loops, self._target)
+                self._early[key] = one.loops, name, module
+                if name not in names:
+                    names.add(name)
+                    yield module
+        self.built = self._kernels.by_number()
+        # Layers repeat: kernels that read the same, but for the name, are compiled once.
+        self.texts = nameless_texts(self.built, _NAMELESS)
+        self.distinct = {text: self.built[number].loops for number, text in self.texts.items()}
+        self.tell(0)
+        seen: set[str] = set()
+        # The longest first, so that it is not the one all others wait for at the end.
+        for text, loops in sorted(self.distinct.items(), key=lambda item: -len(item[0])):
+            early = self._early.get(parts_of(loops))
+            name, module = early[1:] if early is not None else _function(loops, self._target)
+            self.of_text[text] = name, module
+            self._n_twins += name in seen
+            seen.add(name)
+            if name not in names:
+                names.add(name)
+                yield module
+
+    def tell(self, n_done: int) -> None:
+        """So many modules are compiled; who listens hears of kernels, once it is known of how
+        many."""
+        n_done = min(n_done + self._n_twins, len(self.distinct))
+        if self.distinct and n_done > self._n_told:
+            self._n_told = n_done
+            self._on_progress(n_done, len(self.distinct))
+
+    def linked(self) -> CodeImage | None:
+        """The code of all; None where there are none. A failure names kernels as people know
+        them."""
+        modules = self.modules()
+        first = [*islice(modules, 1)]
+        if not first:
+            return None
+        coming = chain(first, modules)
+        try:
+            image = linked_kernels(coming, self._target, lambda done, _: self.tell(done))
+        except CompileFailed as failure:
+            named = {name: loops.name for loops, name, _ in self._early.values()}
+            named |= {self.of_text[text][0]: self.distinct[text].name for text in self.of_text}
+            known = [f"{name} is {one}" for name, one in named.items() if name in str(failure)]
+            raise type(failure)("; ".join([str(failure), *known])) from None
+        self.tell(len(self.distinct))
+        return image
 
 
 def _function(loops: ir.LoopKernel, target: Target) -> tuple[str, str]:
@@ -52,43 +126,3 @@ def _function(loops: ir.LoopKernel, target: Target) -> tuple[str, str]:
     module = lower(replace(loops, name=_NAMELESS), target)
     name = f"kernel_{hashlib.sha256(module.encode()).hexdigest()[:24]}"
     return name, module.replace(f"@{_NAMELESS}", f"@{name}")
-
-
-def _linked(
-    distinct: Mapping[str, ir.LoopKernel],
-    functions: dict[str, tuple[str, str]],
-    target: Target,
-    on_progress: OnCompiled | None,
-) -> CodeImage:
-    """The code of all kernels, whose functions are made on the way: the first are compiled while
-    others are still written. A failure names kernels as people know them."""
-    n_twins = n_told = 0  # other loops, the same function
-
-    def tell(n_done: int) -> None:
-        nonlocal n_told
-        if on_progress is not None and n_done > n_told:
-            n_told = n_done
-            on_progress(n_done, len(distinct))
-
-    def modules() -> Iterator[str]:
-        nonlocal n_twins
-        names: set[str] = set()
-        # The longest first, so that it is not the one all others wait for at the end.
-        for text, loops in sorted(distinct.items(), key=lambda item: -len(item[0])):
-            name, module = functions[text] = _function(loops, target)
-            if name in names:
-                n_twins += 1
-            else:
-                names.add(name)
-                yield module
-
-    if on_progress is not None:
-        on_progress(0, len(distinct))
-    try:
-        image = linked_kernels(modules(), target, lambda done, _: tell(done + n_twins))
-    except CompileFailed as failure:
-        named = {functions[text][0]: distinct[text].name for text in functions}
-        known = [f"{name} is {kernel}" for name, kernel in named.items() if name in str(failure)]
-        raise type(failure)("; ".join([str(failure), *known])) from None
-    tell(len(distinct))
-    return image

@@ -87,6 +87,7 @@ def _compile(jobs: Jobs, answers: BinaryIO, busy: threading.Event) -> None:
         initialise()  # while the first job is still to come
         while True:
             kind, payload = jobs.get()
+            busy.set()
             answers.write(answer(kind, payload))
             answers.flush()
             busy.clear()

@@ -17,6 +17,7 @@ import selectors
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -45,8 +46,10 @@ from arenite.program.threads import default_n_threads
 JOB_SECONDS = 60.0
 #: How often in that time it is looked whether a child has run at all.
 LOOKS = 20
-#: What a pipe to a child may hold, so that this process need not wait until one has started.
+#: What a pipe to or from a child may hold, so that neither need wait for the other.
 PIPE_NBYTES = 2**20
+#: Jobs that a child has at once: it goes on while this process is busy with making others.
+JOBS_A_CHILD = 2
 
 #: Hears how many modules are compiled, of how many.
 OnCompiled = Callable[[int, int], None]
@@ -60,8 +63,8 @@ class Child:
     jobs: IO[bytes]
     answers: IO[bytes]
     errors: IO[bytes]
-    job: int | None = None
-    began: float = 0.0  # processor time when the job came
+    given: deque[int] = field(default_factory=deque)  # jobs: that it works on, those behind
+    began: float = 0.0  # processor time when the first of them came up
     spent: float = 0.0  # since then, when it was looked last
     n_still: int = 0  # looks since it has spent any
     received: bytearray = field(default_factory=bytearray)
@@ -79,6 +82,10 @@ class Child:
         with suppress(OSError):
             return time.clock_gettime(clock.value)
         return 0.0
+
+    def begin(self) -> None:
+        """The time of the first job counts from now."""
+        self.began, self.spent, self.n_still = self.cpu_seconds(), 0.0, 0
 
     def end(self) -> None:
         self.process.kill()
@@ -223,11 +230,12 @@ class _Call:
 
     def _hand_out(self) -> None:
         """Work for children that have none, and more of them where it is not enough."""
-        for child in self._children:
-            if child.job is None:
-                self._next_job(child)
-        while self._todo and len(self._children) < self._pool.n_children:
-            self._add_child()
+        for n_jobs in range(1, JOBS_A_CHILD + 1):
+            for child in self._children:
+                if len(child.given) < n_jobs:
+                    self._next_job(child)
+            while self._todo and len(self._children) < self._pool.n_children:
+                self._add_child()
 
     def _listen(self, seconds: float) -> None:
         """Hear what children say, for so long at most; look at them from time to time."""
@@ -236,7 +244,7 @@ class _Call:
             if child in self._children:  # else dropped a moment ago, by its other pipe
                 self._receive(child, pipe)
         if time.monotonic() >= self._next_look:
-            for child in [child for child in self._children if child.job is not None]:
+            for child in [child for child in self._children if child.given]:
                 self._look_at(child)
             self._next_look = time.monotonic() + self._job_seconds / LOOKS
 
@@ -253,7 +261,7 @@ class _Call:
 
     def give_children_back(self) -> None:
         for child in self._children:
-            if child.job is None and not child.received:
+            if not child.given and not child.received:
                 self._pool.give_back(child)
             else:
                 child.end()
@@ -277,8 +285,9 @@ class _Call:
         if not self._todo:
             return
         index = self._todo.pop()
-        child.job = index
-        child.began, child.spent, child.n_still = child.cpu_seconds(), 0.0, 0
+        child.given.append(index)
+        if len(child.given) == 1:
+            child.begin()
         # A child that has just gone idle and ended shows when its answer is read.
         with suppress(BrokenPipeError):
             child.jobs.write(self._jobs[index].frame)
@@ -295,22 +304,25 @@ class _Call:
             self._ended(child)
             return
         child.received += part
-        if len(child.received) < FRAME.size:
-            return
-        kind, length = FRAME.unpack_from(child.received)
-        if length > MAX_PAYLOAD_NBYTES:
-            self._fail(child, "answered nonsense")
-        if len(child.received) < FRAME.size + length:
-            return
-        payload = bytes(child.received[FRAME.size :])
-        child.received.clear()
-        index, child.job = child.job, None
-        assert index is not None
+        while len(child.received) >= FRAME.size:
+            kind, length = FRAME.unpack_from(child.received)
+            if length > MAX_PAYLOAD_NBYTES:
+                self._fail(child, "answered nonsense")
+            end = FRAME.size + length
+            if len(child.received) < end:
+                return
+            payload = bytes(child.received[FRAME.size : end])
+            del child.received[:end]
+            self._answered(child, kind, payload)
+
+    def _answered(self, child: Child, kind: int, payload: bytes) -> None:
+        index = child.given.popleft()
+        child.begin()
         if kind != ANSWER:
             raise CompileFailed(payload.decode(errors="replace"))
         self._answers[index] = payload
         self._jobs[index].frame = b""
-        self._next_job(child)
+        self._hand_out()
         if self._on_progress is not None:
             self._on_progress(len(self._answers), len(self._jobs))
 
@@ -318,15 +330,14 @@ class _Call:
         status = child.process.wait()
         if status != 0 or child.received:
             self._fail(child, f"ended the compiler with status {status}")
-        index = child.job
+        given = [*child.given]
         self._drop_child(child)
-        if index is not None:  # it had waited too long for work and left as this came
-            self._todo.append(index)
+        if given:  # it had waited too long for work and left as this came
+            self._todo += reversed(given)
             self._add_child()
 
     def _fail(self, child: Child, what: str) -> None:
-        index = child.job
-        assert index is not None
+        index = child.given[0]
         if not child.is_alive:
             child.said += child.errors.read() or b""
         said = child.said.decode(errors="replace").strip()[-2000:]
@@ -369,8 +380,9 @@ def _start(idle_seconds: float) -> Child:
     assert jobs is not None
     assert answers is not None
     assert errors is not None
-    with suppress(OSError):  # over the user's share of such memory
-        fcntl.fcntl(jobs, fcntl.F_SETPIPE_SZ, PIPE_NBYTES)
+    for pipe in (jobs, answers):
+        with suppress(OSError):  # over the user's share of such memory
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_NBYTES)
     return Child(process, jobs, answers, errors)
 
 

@@ -12,9 +12,11 @@ import atexit
 import ctypes
 import os
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -237,6 +239,7 @@ class BoundTable:
 
 _lock = locks.reentrant()
 _runtime: Runtime | None = None
+_is_begun = False
 _team: Team | None = None
 #: Memory of tables that are gone, which a worker that came late may still read.
 _RETIRED: list[object] = []
@@ -259,6 +262,20 @@ def runtime() -> Runtime:
             if _runtime is None:
                 _runtime = _load()
     return _runtime
+
+
+def begin_runtime() -> None:
+    """Have the runtime image loaded, and compiled where the cache has none, while this thread does
+    other things. What goes wrong is told to whoever asks for it then."""
+    global _is_begun
+    if _runtime is None and not _is_begun:
+        _is_begun = True
+
+        def load() -> None:
+            with suppress(Exception):
+                runtime()
+
+        threading.Thread(target=load, name="arenite runtime image", daemon=True).start()
 
 
 def team() -> Team:

@@ -250,7 +250,8 @@ class Binder:
             self._move(old, self.arena)
 
     def _move(self, old: Arena, new: Arena) -> None:
-        """Packed values and states go along, a part at a time; tables have addresses of old."""
+        """Packed values and states go along, a part at a time; tables have addresses of old. All
+        pages of old go back to the system: the allocator may keep it for others."""
         kept = (old.plan.regions.get(name) for name in ("packed", "state"))
         end = max((one.base + one.nbytes for one in kept if one is not None), default=0)
         source, target = old.buffer.as_host_bytes(), new.buffer.as_host_bytes_mut()
@@ -258,6 +259,7 @@ class Binder:
             stop = min(start + MOVED_NBYTES, end)
             target[start:stop] = source[start:stop]
             drop_pages_at(old.buffer.raw_ptr + start, stop - start)
+        drop_pages_at(old.buffer.raw_ptr + end, old.nbytes - end)
         self.bound.clear()
 
     def state_bytes(self, number: int) -> NDArray[np.uint8]:

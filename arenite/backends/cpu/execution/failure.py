@@ -19,7 +19,7 @@ def error_of(kernel: CachedKernel | None, outcome: Outcome, about_state: str) ->
     where = f", which comes from {lines}" if lines else ""
     if outcome.code == IndexOutOfRange.code:
         return IndexOutOfRange(
-            f"an index is outside its axis, in kernel {name}{where}; correct the indices, then "
-            f"reset() the Executable{about_state}"
+            f"an index is outside its axis, in kernel {name}{where}{about_state}; correct the "
+            "indices"
         )
     return RunFailed(f"kernel {name}{where}, failed with code {outcome.code}{about_state}")

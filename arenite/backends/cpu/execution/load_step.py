@@ -17,6 +17,7 @@ from arenite.ir.data import BufferSource, drop_pages
 from arenite.ir.interface import GraphInterface
 from arenite.program.assemble import Assembly
 from arenite.program.lazy_sequence import Later
+from arenite.program.places import Numbers
 from arenite.program.table import Op
 
 if TYPE_CHECKING:
@@ -71,11 +72,14 @@ class LoadStep:
             if self._is_cancelled and outcome.kind is not OutcomeKind.ERROR:
                 outcome = Outcome(OutcomeKind.CANCELLED)
             elif outcome.kind is OutcomeKind.SEGMENT and outcome.tick is not None:
-                self._give_back(int(running.table.entries[outcome.tick]["a"]))
+                part = int(running.table.entries[outcome.tick]["a"])
+                self._give_back(self._frame.given_back[self._frame.part_of == part])
                 n_done += 1
                 tell(n_done, n_parts)
                 continue
             check(outcome, assembly, self._kernels)
+        # Together once more: at its borders each part has brought in pages of those beside it.
+        self._give_back(self._frame.given_back)
 
     def verify(self) -> None:
         """RaceFound unless every two launches that conflict are ordered."""
@@ -88,10 +92,9 @@ class LoadStep:
             self._is_cancelled = True  # heard between two parts too
             running.cancel()
 
-    def _give_back(self, part: int) -> None:
+    def _give_back(self, numbers: Numbers) -> None:
         """The memory of mapped constants that no later part reads. What runs read of them, rows of
         an embedding perhaps, comes from the file again."""
-        frame = self._frame
-        sources = frame.sources[frame.given_back[frame.part_of == part]].tolist()
+        sources = self._frame.sources[numbers].tolist()
         constants = [self._of_graph[source] for source in sources if source >= 0]
         drop_pages(one for one in constants if isinstance(one, BufferSource))
