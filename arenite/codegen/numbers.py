@@ -16,10 +16,10 @@ are given to kernels that run once alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -33,14 +33,24 @@ MAX_NUMBERS = 12
 #: Ops whose second operand decides what they become.
 _DIVISIONS = ("div", "floordiv", "mod", "fmod", "pow", "shift_left", "shift_right")
 _ROOMS = ("arenite.codegen.", "arenite.backends.")
+#: Types that have no expressions in them, as they are met.
+_LEAVES: set[type] = set()
 
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """A kernel of a group, with what stands in the places of its numbers, in order."""
+    """A kernel that has numbers, without them and its name, and what stands in their places, in
+    order."""
 
     loops: ir.LoopKernel
+    nameless: ir.LoopKernel
     numbers: tuple[ir.Const, ...]
+
+    @property
+    def kind(self) -> Hashable:
+        """The same for all kernels of a group, and quick to tell."""
+        dtypes = tuple(number.dtype.name for number in self.numbers)
+        return type(self.loops), self.loops.arrays, self.loops.sizes, dtypes
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +61,24 @@ class _Shared:
     places: dict[str, int]
 
 
+#: The identity of a body, and whether it runs once.
+_Known: TypeAlias = tuple[int, bool]
+
+
 def with_shared_loops(built: Mapping[int, Built], at_load: Collection[int]) -> dict[int, Built]:
     """The same kernels, by number; `at_load` are those that run once."""
-    # By the identity of a body; one without numbers is in no group.
-    members: dict[tuple[int, bool], tuple[Hashable, _Member | None]] = {}
-    groups: dict[Hashable, list[_Member]] = {}
+    members: dict[_Known, _Member | None] = {}
     for number, one in built.items():
         known = (id(one.loops.body), number in at_load)
         if known not in members:
-            key, member = members[known] = _member(one.loops, number in at_load)
-            if member is not None:
-                groups.setdefault(key, []).append(member)
-    shared = {key: _shared(some) for key, some in groups.items() if len(some) > 1}
+            members[known] = _member(one.loops, number in at_load)
+    shared: dict[_Known, _Shared | None] = {}
+    for some in _groups({known: one for known, one in members.items() if one is not None}):
+        shared |= dict.fromkeys(some, _shared([*some.values()]))
     made: dict[int, Built] = {}
     for number, one in built.items():
-        key, member = members[id(one.loops.body), number in at_load]
-        group = shared.get(key)
+        known = (id(one.loops.body), number in at_load)
+        member, group = members[known], shared.get(known)
         if group is not None and member is not None:
             numbers = [(name, _bits(member.numbers[k])) for name, k in group.places.items()]
             loops = replace(group.loops, name=one.loops.name)
@@ -75,24 +87,33 @@ def with_shared_loops(built: Mapping[int, Built], at_load: Collection[int]) -> d
     return made
 
 
+def _groups(members: Mapping[_Known, _Member]) -> Iterator[dict[_Known, _Member]]:
+    """Kernels that are alike but for their numbers, two or more each."""
+    kinds: dict[Hashable, dict[_Known, _Member]] = {}
+    for known, member in members.items():
+        kinds.setdefault((known[1], member.kind), {})[known] = member
+    for some in kinds.values():
+        alike: dict[str, dict[_Known, _Member]] = {}
+        for known, member in some.items() if len(some) > 1 else ():
+            alike.setdefault(kernel_text(member.nameless), {})[known] = member
+        yield from (group for group in alike.values() if len(group) > 1)
+
+
 def stays(loops: ir.LoopKernel) -> bool:
     """Whether a kernel is the same in the end, whatever others there are and when it runs."""
-    return type(loops) is not ir.LoopKernel and _member(loops, runs_once=False)[1] is None
+    return type(loops) is not ir.LoopKernel and _member(loops, runs_once=False) is None
 
 
-def _member(loops: ir.LoopKernel, runs_once: bool) -> tuple[Hashable, _Member | None]:
-    """All of a kernel but its name and its numbers, and who has them; None: it has no numbers."""
+def _member(loops: ir.LoopKernel, runs_once: bool) -> _Member | None:
+    """A kernel as one that may be of a group; None: it has no numbers."""
     numbers: list[ir.Const] = []
 
     def given(expr: ir.Const) -> ir.Expr:
         numbers.append(expr)
         return ir.Name(_name_of("", expr.dtype), expr.dtype)
 
-    nameless = replace(_changed(loops, given, runs_once), name="kernel")
-    if not numbers:
-        return None, None
-    dtypes = tuple(number.dtype.name for number in numbers)
-    return (kernel_text(nameless), dtypes, runs_once), _Member(loops, tuple(numbers))
+    changed = _changed(loops, given, runs_once)
+    return _Member(loops, replace(changed, name="kernel"), tuple(numbers)) if numbers else None
 
 
 def _shared(members: list[_Member]) -> _Shared | None:
@@ -153,12 +174,13 @@ def _changed(
             return change(value) if _is_number(value, is_plain) else value
         names = _names_of(kind)
         if kind is not tuple and not names:
+            _LEAVES.add(kind)
             return value
         found = known.get(id(value))
         if found is not None:
             return found[1]
         old = value if kind is tuple else [getattr(value, name) for name in names]
-        new = [*map(part, old)]
+        new = [one if type(one) in _LEAVES else part(one) for one in old]
         if kind is ir.Binary and value.op in _DIVISIONS and value.a != ir.Name(loops.tile_var):
             new[-1] = value.b if type(value.b) is ir.Const else new[-1]
         made = value

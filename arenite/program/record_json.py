@@ -66,7 +66,12 @@ def _three(data: list[Any]) -> tuple[Dim, Dim, Dim]:
 def dim_to_json(dim: Dim) -> int | str:
     """A number, or a text: of the many sizes of a program few are different, and each text is read
     once."""
-    return dim if isinstance(dim, int) else saved_json.dumps(_dim_to_tree(dim))
+    return dim if isinstance(dim, int) else _text_of(dim)
+
+
+@lru_cache(maxsize=4096)
+def _text_of(dim: Expr) -> str:
+    return saved_json.dumps(_dim_to_tree(dim))
 
 
 def dim_from_json(data: Any) -> Dim:

@@ -99,13 +99,17 @@ BEGUN = """
 import sys, threading
 from arenite.backends.cpu.driver import native
 from arenite.errors import CompileFailed
-if sys.argv[1] == "fails":
-    def failing():
+build, are_counted = native._build, threading.Event()
+def late():
+    are_counted.wait()
+    if sys.argv[1] == "fails":
         raise CompileFailed("nothing is compiled here")
-    native._build = failing
+    return build()
+native._build = late
 for _ in range(2):
     native.begin_runtime()
 threads = [one for one in threading.enumerate() if one is not threading.main_thread()]
+are_counted.set()
 for one in threads:
     one.join()
 print(len(threads), native._runtime is not None)

@@ -7,7 +7,7 @@ for one serves the next.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
@@ -34,13 +34,13 @@ def compiled(kernels: BuiltKernels, target: Target, on_progress: OnCompiled | No
     if image is None:
         return Code(b"", {})
     built, texts = functions.built, functions.texts
-    modules = {name: ModuleText.of(module) for name, module in functions.of_text.values()}
     made: dict[int, KernelCode] = {}
     for number, text in texts.items():
-        name = functions.of_text[text][0]
+        name = functions.of_text[text]
         shown = text.replace(_NAMELESS, built[number].loops.name)
+        module = functions.modules[name]
         made[number] = KernelCode(
-            name, image.entries[name], shown, modules[name], (built[number].tiles, 1, 1)
+            name, image.entries[name], shown, module, (built[number].tiles, 1, 1)
         )
     return Code(image.image, made)
 
@@ -52,19 +52,19 @@ class _Functions:
         self._kernels = kernels
         self._target = target
         self._on_progress = on_progress
-        self._early: dict[Hashable, tuple[ir.LoopKernel, str, str]] = {}
+        self._early: dict[Hashable, tuple[ir.LoopKernel, str]] = {}
         self._n_twins = 0  # other loops, the same function
         self._n_told = -1
         #: Once all kernels are built: these, their texts but for their names, and what is compiled.
         self.built: Mapping[int, Built] = {}
         self.texts: dict[int, str] = {}
         self.distinct: dict[str, ir.LoopKernel] = {}
-        self.of_text: dict[str, tuple[str, str]] = {}
+        self.of_text: dict[str, str] = {}  # names of functions
+        self.modules: dict[str, ModuleText] = {}  # by these
 
-    def modules(self) -> Iterator[str]:
+    def texts_of_modules(self) -> Iterator[str]:
         """The modules to compile, each once: first of kernels that stay as they are, while others
         are still built."""
-        names: set[str] = set()
         looked_at: set[Hashable] = set()
         for one in self._kernels:
             key = parts_of(one.loops)
@@ -72,11 +72,9 @@ class _Functions:
                 continue
             looked_at.add(key)
             if stays(one.loops):
-                name, module = _function(one.loops, self._target)
-                self._early[key] = one.loops, name, module
-                if name not in names:
-                    names.add(name)
-                    yield module
+                name, new = self._function(one.loops)
+                self._early[key] = one.loops, name
+                yield from new
         self.built = self._kernels.by_number()
         # Layers repeat: kernels that read the same, but for the name, are compiled once.
         self.texts = nameless_texts(self.built, _NAMELESS)
@@ -86,13 +84,22 @@ class _Functions:
         # The longest first, so that it is not the one all others wait for at the end.
         for text, loops in sorted(self.distinct.items(), key=lambda item: -len(item[0])):
             early = self._early.get(parts_of(loops))
-            name, module = early[1:] if early is not None else _function(loops, self._target)
-            self.of_text[text] = name, module
+            name, new = (early[1], ()) if early is not None else self._function(loops)
+            self.of_text[text] = name
             self._n_twins += name in seen
             seen.add(name)
-            if name not in names:
-                names.add(name)
-                yield module
+            yield from new
+
+    def _function(self, loops: ir.LoopKernel) -> tuple[str, Sequence[str]]:
+        """The name of a kernel's function, and the module it is in, with nothing else, unless
+        another kernel had the same."""
+        module = lower(replace(loops, name=_NAMELESS), self._target)
+        name = f"kernel_{hashlib.sha256(module.encode()).hexdigest()[:24]}"
+        if name in self.modules:
+            return name, ()
+        text = module.replace(f"@{_NAMELESS}", f"@{name}")
+        self.modules[name] = ModuleText.of(text)
+        return name, (text,)
 
     def tell(self, n_done: int) -> None:
         """So many modules are compiled; who listens hears of kernels, once it is known of how
@@ -105,7 +112,7 @@ class _Functions:
     def linked(self) -> CodeImage | None:
         """The code of all; None where there are none. A failure names kernels as people know
         them."""
-        modules = self.modules()
+        modules = self.texts_of_modules()
         first = [*islice(modules, 1)]
         if not first:
             return None
@@ -113,16 +120,9 @@ class _Functions:
         try:
             image = linked_kernels(coming, self._target, lambda done, _: self.tell(done))
         except CompileFailed as failure:
-            named = {name: loops.name for loops, name, _ in self._early.values()}
-            named |= {self.of_text[text][0]: self.distinct[text].name for text in self.of_text}
+            named = {name: loops.name for loops, name in self._early.values()}
+            named |= {name: self.distinct[text].name for text, name in self.of_text.items()}
             known = [f"{name} is {one}" for name, one in named.items() if name in str(failure)]
             raise type(failure)("; ".join([str(failure), *known])) from None
         self.tell(len(self.distinct))
         return image
-
-
-def _function(loops: ir.LoopKernel, target: Target) -> tuple[str, str]:
-    """The name of a kernel's function, and the module it is in, with nothing else."""
-    module = lower(replace(loops, name=_NAMELESS), target)
-    name = f"kernel_{hashlib.sha256(module.encode()).hexdigest()[:24]}"
-    return name, module.replace(f"@{_NAMELESS}", f"@{name}")
