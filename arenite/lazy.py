@@ -169,7 +169,7 @@ class _Finder:
         if not self._new or not is_usual or sys.dont_write_bytecode:
             return
         written = f"{self._start_file}.{os.getpid()}"
-        with suppress(OSError, EOFError, TypeError, ValueError):
+        with suppress(OSError, EOFError, LookupError, TypeError, ValueError):
             for name in (*self._used, *self._new):
                 together[name] = _known(sys.modules[name])
             with open(written, "wb") as file:

@@ -165,7 +165,8 @@ import made.others_own
 lazy.begin_start()
 import made.inner.leaf
 known = sorted(lazy._finders[0]._used)
-lazy.end_start(is_usual=len(sys.argv) < 2)
+leaf = sys.modules.pop("made.inner.leaf") if "removes" in sys.argv else None
+lazy.end_start(is_usual=len(sys.argv) < 2 or leaf is not None)
 from made.inner.leaf import where
 spec = made.inner.leaf.__spec__
 told = [spec.cached, spec.loader.get_source(spec.name)]
@@ -204,6 +205,12 @@ def test_modules_of_a_start_come_together_the_next_time(package: Path) -> None:
     assert together[1:] == alone[1:]
     assert file.stat().st_mtime_ns == before, "written once"
     assert started(package, PYTHONDONTWRITEBYTECODE="1")[1:] == alone[1:]
+
+
+def test_a_module_that_was_removed_meanwhile_does_no_harm(package: Path) -> None:
+    alone = started(package)
+    assert started(package, "removes") == alone
+    assert not start_files(package)
 
 
 def test_what_is_together_is_as_its_source_is_now(package: Path) -> None:
