@@ -235,8 +235,12 @@ class _Proof:
             outside = dict(self.names)
             for name, most in access.most:
                 self.done = {}
+                last = self.value(most)
+                # Of no numbers at all everything would hold, and the text may still do something.
+                if not self.holds(last):
+                    raise _Unproven(f"whether {name} is ever anything, up to {last}")
                 place = self.place()
-                self.know(self.value(most) - place)
+                self.know(last - place)
                 self.names[name] = place
             self.done = {}
             self.access(access.array, access.index, None, is_read=True)

@@ -202,6 +202,13 @@ def test_accesses_that_text_states_are_proven() -> None:
     assert "text" in proof([ir.Foreign("", (), ("in0",), ())], 4 * N)
 
 
+def test_nothing_is_proven_by_a_range_that_may_be_empty() -> None:
+    """As a row of a product of no rows, which its text reads all the same."""
+    for most in (ir.index(-1), SIZE - 2):
+        row = ir.Access("in0", ir.Name("row"), (("row", most),))
+        assert "row" in proof([ir.Foreign("", (), ("in0",), (), accesses=(row,))], N)
+
+
 # Any kernel that is proven stays inside, at every point.
 
 
