@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from arenite.backends.cpu.conv.strips import Line, strips
 from arenite.backends.cpu.conv.winograd_cut import WinogradSizes, winograd_ways
-from arenite.backends.cpu.gemm.rows import LIMIT, even_height, even_heights
+from arenite.backends.cpu.gemm.rows import (
+    LIMIT,
+    any_heights,
+    even_height,
+    even_heights,
+    last_heights,
+    next_heights,
+)
 from arenite.backends.cpu.ops.winograd import TAPS
 from arenite.backends.cpu.passes.winograd import gain
 from arenite.backends.cpu.target import AVX512
@@ -32,6 +39,23 @@ def test_heights_are_those_of_tiles_cut_one_by_one(n_rows: int, most: int) -> No
 def test_heights_of_a_huge_number_of_rows() -> None:
     assert even_heights([HUGE * 14], 14)[0] == 14
     assert even_heights([HUGE], 14) == even_heights([LIMIT - 14 + (HUGE - LIMIT) % 14], 14)
+
+
+@given(st.integers(1, 30), st.integers(1, 60), st.integers(0, 9))
+def test_lower_tiles_of_a_last_group_have_the_same_rows(
+    tallest: int, divisor: int, n_full: int
+) -> None:
+    """Every number of rows that heights can be cut into, without a rest."""
+    heights = any_heights(tallest, divisor)
+    lower = last_heights(heights, n_full)
+    assert sum(lower) <= sum(heights)
+    assert lower == heights or (n_full >= 3 and lower[0] <= 6)
+    table = next_heights(lower)
+    for n_rows in range(divisor, 2 * LIMIT, divisor):
+        left = n_rows
+        while left > 0:
+            left -= table[min(left, LIMIT)]
+        assert left == 0
 
 
 @given(st.data())

@@ -316,6 +316,21 @@ def test_sizes_with_a_divisor_need_few_heights(kernel: int, factor: int, n_heigh
         np.testing.assert_array_equal(result, expected(here))
 
 
+@pytest.mark.parametrize("n_out", [6, 24, 96, 200])
+def test_images_of_one_pixel_that_are_counted_later_need_two_heights(n_out: int) -> None:
+    case = replace(PLAIN, image=(1, 1), kernel=(1, 1), padding=((0, 0), (0, 0)), groups=1)
+    case = replace(case, strides=(1, 1), dilations=(1, 1), out=n_out, end="none")
+    weights = inputs(case)[1][1].astype(np.float32)
+    first: tuple[Dim, ...] = (Var("n", 1, 64), 1, 1, case.n_in)
+    made = Made(lambda x, w: convolved(case, x, w), [first, weights.shape])
+    assert len(made.loops.product.heights) <= 2
+    for images in (1, 2, 3, 4, 7, 64):
+        here = replace(case, images=images)
+        x = inputs(here)[1][0].astype(np.float32)
+        [result] = made.run([x, weights], {"n": images})
+        np.testing.assert_array_equal(result, expected(here))
+
+
 def test_scratch_does_not_grow_with_the_images() -> None:
     case = replace(PLAIN, image=(30, 31), end="none")
     first: tuple[Dim, ...] = (Var("n", 1, 256), case.n_in, *case.image)

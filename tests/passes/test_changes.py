@@ -79,7 +79,7 @@ def test_numbers_of_a_body_are_its_own() -> None:
 
 
 def program(x: arenite.Tensor, w: arenite.Tensor) -> arenite.Tensor:
-    x = arenite.fori_loop(3, lambda i, s: (s @ w).softmax(-1) + x, x)
+    x = arenite.fori_loop(3, lambda i, s: (s @ w).softmax(-1) + x, x / 1.0)
     return (x - x.mean(-1, keepdims=True)).exp() * 1.0 + 0.0
 
 

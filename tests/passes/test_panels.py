@@ -80,9 +80,10 @@ def test_products_with_constant_weights_read_panels(form: str) -> None:
             np.testing.assert_array_equal(program(x)[0], expected)
 
 
-@pytest.mark.parametrize("n_rows", [1, 5, 64, 200])
-def test_one_program_for_any_number_of_rows(n_rows: int) -> None:
-    x, w = whole(n_rows, 40), whole(40, 33)
+@pytest.mark.parametrize("n_rows", [1, 3, 5, 7, 10, 64, 200])
+@pytest.mark.parametrize("n_columns", [33, 120])
+def test_one_program_for_any_number_of_rows(n_rows: int, n_columns: int) -> None:
+    x, w = whole(n_rows, 40), whole(40, n_columns)
     y = given((Var("tokens", 1, 2048), 40)) @ known(w)
     assert is_packed(y)
     with compile_graph(Graph.of([y.node]), threads=2) as program:

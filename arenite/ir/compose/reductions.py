@@ -29,7 +29,9 @@ def reduce(op: str, x: Node, axes: Sequence[int], keep: bool = False) -> Node:
 def mean(x: Node, axes: Sequence[int], keep: bool = False) -> Node:
     wide = computing(x)
     count = size_like(product(x.shape[axis] for axis in axes), wide)
-    return cast(reduce("sum", wide, axes, keep) / count, x.dtype)
+    # Divided where the sum is complete, in one kernel with it: axes that are kept come after that.
+    result = cast(reduce("sum", wide, axes) / count, x.dtype)
+    return insert_axes(result, axes) if keep else result
 
 
 def variance(x: Node, axes: Sequence[int], keep: bool = False, correction: float = 0) -> Node:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from arenite.backends.cpu.conv.cut import ConvCut
 from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE
 from arenite.backends.cpu.conv.sides import ZERO, Side, sides_of
+from arenite.backends.cpu.gemm.blocking import LATER_ROWS
 from arenite.backends.cpu.gemm.kernel import (
     FIRST_COLUMN,
     FIRST_ROW,
@@ -44,6 +45,8 @@ from arenite.schedule.kernel import Kernel, outer_index
 
 #: Pixels from which on an image is worth a line of its own.
 FEW_PIXELS = 14
+#: Images that a run is taken to have where that is known later, and each of them has few pixels.
+FEW_IMAGES = 4
 #: As many as there may be.
 ANY = 2**40
 
@@ -85,6 +88,7 @@ class ConvLoops(KernelBuilder):
         self.images: list[tuple[Var, Dim]] = [(self.variables[0], node.shape[0])]
         sides = sides_of(node, self.variables[1 : node.ndim - 1], taps)
         self.joined: Var | None = None
+        self.later_pixels = LATER_ROWS  # what a line is taken to have where that is known later
         self._walk_by({})
         if all(side.is_plain for side in sides):
             sides = self._joined(sides)
@@ -138,6 +142,8 @@ class ConvLoops(KernelBuilder):
             self.joined, self.images = pixel, images if first else []
             found = self.in_memory(self.index([pixel], 0))
             if found is not None and coefficient(found[1], pixel) is not None:
+                if sides and isinstance(own, int) and not isinstance(total, int):
+                    self.later_pixels = FEW_IMAGES * own
                 return [Side(pixel, total, total, 1, 1, 1, 0, 0)]
         self.joined, self.images = None, images
         self._walk_by({})

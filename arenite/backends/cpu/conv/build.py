@@ -291,6 +291,7 @@ class ConvBuilder:
             conv.block.reach,
             in_place is None,
             ANY if in_place is None else self._most_pixels(in_place),
+            later_pixels=conv.later_pixels,
         )
 
     def _room(self, cut: ConvCut, are_planes: bool) -> Room:

@@ -50,6 +50,7 @@ class ConvSizes:
     most_pixels: int  # that a tile may have
     is_whole: bool = False  # a line is never cut into blocks
     once_rows: int = 1  # rows from which on a tile that is as wide as all channels pays
+    later_pixels: int = LATER_ROWS  # that are taken where they are known only later
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class ConvCut:
 
 def cut_conv(sizes: ConvSizes, total: DType, target: Target) -> ConvCut:
     lanes = lanes_for(sizes.channels, total, target)
-    pixels = sizes.pixels if isinstance(sizes.pixels, int) else LATER_ROWS
+    pixels = sizes.pixels if isinstance(sizes.pixels, int) else sizes.later_pixels
     columns = _columns(pixels, sizes, lanes, target)
     lines, block, chunk = _blocks(sizes, pixels, columns * lanes, target)
     block_pixels: Dim = sizes.pixels
@@ -83,6 +84,8 @@ def cut_conv(sizes: ConvSizes, total: DType, target: Target) -> ConvCut:
     else:
         divisor = gcd(known_divisor(sizes.pixels), known_divisor(block_pixels))
         heights = any_heights(min(tallest, bounds(block_pixels)[1]), divisor)
+        if sizes.later_pixels < LATER_ROWS:
+            heights = (heights[0], heights[-1]) if len(heights) > 1 else heights
     return ConvCut(lanes, columns, heights, lines, block_pixels, chunk)
 
 

@@ -28,7 +28,7 @@ from arenite.backends.cpu.gemm.kernel import (
     in_blocks,
 )
 from arenite.backends.cpu.gemm.product_tile import product_tile
-from arenite.backends.cpu.gemm.rows import LIMIT, next_heights
+from arenite.backends.cpu.gemm.rows import LIMIT, last_heights, next_heights
 from arenite.backends.cpu.gemm.tile import moved
 from arenite.backends.cpu.lowering.loops import Lowering
 from arenite.backends.cpu.lowering.scope import SCALAR
@@ -140,7 +140,8 @@ class Driver:
         if rest == 0:
             return full
         n_vectors = -(-rest // lanes)
-        part = self.panel(ir.index(rest), n_vectors, heights, is_masked=rest % lanes != 0)
+        lower = last_heights(heights, int(product.n_columns.value) // width)
+        part = self.panel(ir.index(rest), n_vectors, lower, is_masked=rest % lanes != 0)
         if product.n_columns.value < width:
             return part
         return (ir.If(_is_full(width), full, part),)

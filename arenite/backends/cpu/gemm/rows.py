@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from math import gcd
 
 #: While this many rows or more are left, the next tile is the tallest.
 LIMIT = 255
@@ -11,6 +12,11 @@ LIMIT = 255
 #: Heights below the tallest that numbers of rows are cut into which are known only later: few, for
 #: every height is compiled. Fewer do for numbers that 8, 4 or 2 divides.
 _LATER_HEIGHTS = ((), (8,), (8, 4), (10, 6, 2), (10, 6, 3, 1))
+
+#: The tallest tile of a last group of columns that is not full: for numbers of rows that are known
+#: only later, which need more than so many heights, behind so many full groups or more, where lower
+#: tiles cost next to nothing.
+_LAST_HEIGHT, _FEW_HEIGHTS, _LAST_AFTER = 6, 3, 3
 
 #: What a tile costs beside its rows, and the rows that a lower tile is no faster than.
 _CALL_ROWS = 2
@@ -41,6 +47,14 @@ def any_heights(tallest: int, divisor: int = 1) -> tuple[int, ...]:
     """Heights of tiles for a number of rows that is known only later, but for a divisor."""
     some = ((tallest, *(h for h in lower if h < tallest)) for lower in _LATER_HEIGHTS)
     return next(heights for heights in some if any(divisor % h == 0 for h in heights))
+
+
+def last_heights(heights: Sequence[int], n_full: int) -> tuple[int, ...]:
+    """Heights of the tiles of a last group of columns, behind so many full ones: fewer, where there
+    are many for numbers of rows that are known only later."""
+    if len(heights) <= _FEW_HEIGHTS or n_full < _LAST_AFTER:
+        return tuple(heights)
+    return any_heights(min(_LAST_HEIGHT, heights[0]), gcd(*heights))
 
 
 @cache
