@@ -16,7 +16,7 @@ import typer
 from arenite.cli import language, onnx, output
 from arenite.cli.options import AnyModelName, Planning, option, spread
 from arenite.device.allocator import readable_nbytes
-from arenite.errors import InvalidArgument
+from arenite.errors import DoesNotFit, InvalidArgument
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,18 +75,31 @@ def plan(
 
     Of an ONNX model sizes that are open are 1, or what --dim says; a range is planned at its bound.
     With --memory and without --context it finds the longest context that fits; where even the
-    shortest does not fit, it says what is needed and exits with 1.
+    shortest does not fit, it says what is needed and exits with 1; so does JSON, with "fits" false.
     """
     path = language.obtain(model, planning.offline)
-    if onnx.is_onnx(path):
-        options = planning.given("offline", "memory", "device")
-        _refuse(path, options | {"block": block, "sessions": sessions})
-        return _plan_onnx(path, language.title(model, path), planning, dim, input, svg, html, json)
-    if dim or input:
-        asked = "--dim" if dim else "--input"
-        raise InvalidArgument(f"{asked} is for ONNX models, and {path} is a language model")
-    settings = language.settings(model, planning, block=block, sessions=sessions)
-    title = language.title(model, Path(settings.file.path))
+    try:
+        if onnx.is_onnx(path):
+            options = planning.given("offline", "memory", "device")
+            _refuse(path, options | {"block": block, "sessions": sessions})
+            title = language.title(model, path)
+            return _plan_onnx(path, title, planning, dim, input, svg, html, json)
+        if dim or input:
+            asked = "--dim" if dim else "--input"
+            raise InvalidArgument(f"{asked} is for ONNX models, and {path} is a language model")
+        settings = language.settings(model, planning, block=block, sessions=sessions)
+        return _plan_language(settings, language.title(model, path), svg, html, json)
+    except DoesNotFit as refusal:
+        if json:
+            fields = {"file": str(path), "fits": False, "memory": refusal.capacity}
+            fields |= {"least_nbytes": refusal.smallest_known, "reason": str(refusal)}
+            output.print_json("plan", fields)
+        raise
+
+
+def _plan_language(
+    settings: Settings, title: str, svg: Path | None, html: Path | None, json: bool
+) -> int:
     with language.showing_steps(title) as on_progress:
         if on_progress is not None:
             on_progress("planning", 0, None)
@@ -144,6 +157,7 @@ def _plan_onnx(
     if json:
         fields = {
             "file": str(path),
+            "fits": True,
             "sizes": sizes,
             "memory": parse_nbytes(memory),
             "total_nbytes": made.total_nbytes,
@@ -179,6 +193,7 @@ def _sizes(made: MemoryPlan) -> Mapping[str, int]:
 def _fields(settings: Settings, made: MemoryPlan) -> dict[str, object]:
     return {
         "file": settings.file.path,
+        "fits": True,
         "architecture": settings.file.description.architecture,
         "context": settings.context,
         "block": settings.block,

@@ -75,6 +75,12 @@ def test_plan_takes_sizes_and_a_budget(path: Path, capsys: Captured) -> None:
     assert "batch 1 (not given)" in capsys.readouterr().out
     assert arenite("plan", path, "--dim", "batch=64", "--memory", "1KiB") == output.EXIT_NO
     assert "least memory known to work" in " ".join(capsys.readouterr().err.split())
+    least = told(capsys, "plan", path, "--dim", "batch=64")["total_nbytes"]
+    budget = ("--dim", "batch=64", "--memory", least // 2, "--json")
+    assert arenite("plan", path, *budget) == output.EXIT_NO
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["fits"], answer["memory"]) == (False, least // 2)
+    assert least // 2 < answer["least_nbytes"] <= least
 
 
 @pytest.mark.parametrize(

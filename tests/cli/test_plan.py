@@ -172,7 +172,9 @@ def test_one_byte_too_few_is_refused(path: str, capsys: Captured) -> None:
     least = planned(capsys, path, "--block", 8)["total_nbytes"]
     assert plan(path, "--block", 8, "--memory", least - 1, "--json") == 1
     shown = capsys.readouterr()
-    assert shown.out == ""
+    told = json.loads(shown.out)
+    assert (told["fits"], told["memory"], told["least_nbytes"]) == (False, least - 1, least)
+    assert told["reason"] in " ".join(shown.err.split())
     assert f"needs {least} bytes" in shown.err
     assert f"{least - 1} (" in shown.err
     assert len(shown.err.splitlines()) == 1
