@@ -8,7 +8,7 @@ plain loop where no axis grows and the rows have a bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from arenite.dtype import BOOL, INT64
@@ -50,14 +50,17 @@ def growing(
     *,
     condition: Node | None = None,
     origins: Origins | None = None,
+    unread: Collection[int] = (),
 ) -> list[Node]:
     """The carried values after the last iteration, those carried beside them, then the rows of all
     iterations, stacked.
 
     `build` gets the iteration number and the carried values; `condition` is that before the first
-    iteration.
+    iteration. Carried values whose numbers are `unread` are not read by the body: they have the
+    type it gives them, and are zeros where there is no iteration and theirs was another one.
     """
     number = parameter((), INT64)
+    initial = list(initial)
     shapes = [node.shape for node in initial]
     entering: list[Found] = []
     while True:
@@ -65,6 +68,12 @@ def growing(
             parameter(shape, node.dtype) for shape, node in zip(shapes, initial, strict=True)
         ]
         body = build(number, carried)
+        retyped = [k for k in unread if _is_of_another_type(carried[k], body.following[k])]
+        if retyped:
+            for k in retyped:
+                initial[k] = _zeros(body.following[k])
+                shapes[k] = initial[k].shape
+            continue
         made = _widened(carried, body.following, entering)
         if made == shapes:
             break
@@ -113,6 +122,19 @@ def growing(
         )
         for index in range(len(final))
     ]
+
+
+def _is_of_another_type(node: Node, wanted: Node) -> bool:
+    return (node.ndim, node.dtype) != (wanted.ndim, wanted.dtype) or any(
+        size != other and not found_in(other)
+        for size, other in zip(node.shape, wanted.shape, strict=True)
+    )
+
+
+def _zeros(like: Node) -> Node:
+    """Zeros in the sizes that are known before a run."""
+    shape = tuple(0 if found_in(size) else size for size in like.shape)
+    return full(shape, 0, like.dtype)
 
 
 def _of(size: Dim, leaving: dict[Found, Found]) -> Dim:

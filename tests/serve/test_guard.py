@@ -217,9 +217,12 @@ def test_a_server_that_ends_tells_those_who_wait(
                 for _ in range(3)
             ]
             for client, body in zip(clients, (*bodies, b"{"), strict=True):
-                head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\n"
+                head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
                 length = f"Content-Length: {max(len(body), 50)}\r\n\r\n"
-                client.sendall(head.encode() + length.encode() + body)
+                client.sendall(head.encode() + length.encode())
+                # The server waits for the body: a connection that it has not seen is reset.
+                assert _all(client, b"\r\n\r\n").startswith(b"HTTP/1.1 100 ")
+                client.sendall(body)
             until = time.monotonic() + 20
             while talker.engine.stats().n_waiting < 2:
                 assert time.monotonic() < until

@@ -155,6 +155,21 @@ def reshaped_in_run(call: Call, x: Node, shape: Sequence[Dim]) -> Node:
     return reshape(gathered(reshape(x, (total,)), 0, start, count), shape)
 
 
+def resized_in_run(call: Call, x: Node, shape: Sequence[Dim]) -> Node:
+    """The same elements, where a shape is written in other sizes that only a run can tell to be
+    the same; sizes that no run finds stay as they are."""
+    if x.ndim != len(shape):
+        return x
+    for axis, (size, wanted) in enumerate(zip(x.shape, shape, strict=True)):
+        if size == wanted or not (found_in(size) or found_in(wanted)):
+            continue
+        sides = [size_node(one, INT64) for one in (size, wanted)]
+        what = f"elements of axis {axis} there are, and are wanted:"
+        is_same = checked(call, what, *sides, lambda a, b: a == b)
+        x = gathered(x, axis, is_same - sides[0], wanted)
+    return x
+
+
 def aligned(call: Call, *nodes: Node, but: int | None = None) -> list[Node]:
     """Operands that go together where a run finds some of their sizes: as many as the others have,
     or 1; they may differ along the axis `but`."""

@@ -166,13 +166,16 @@ class Translator:
         for one, value in zip(proto.output, results, strict=True):
             end = Call(self, "output", "", 1, one.name, {}, [value], [one.name])
             outputs[one.name] = shaped(end, value)
-        nodes = self._with_sizes([node for value in outputs.values() for node in nodes_of(value)])
+        nodes = self.with_sizes([node for value in outputs.values() for node in nodes_of(value)])
         names = [path for name, value in outputs.items() for path in paths_of(name, value)]
         origins = self.origins.subset(everything(nodes))
         return Translated(Graph(tuple(inputs), tuple(nodes), tuple(names), origins), outputs)
 
-    def _with_sizes(self, nodes: list[Node]) -> list[Node]:
-        """Outputs that need who finds their sizes too: a shape may be all that was asked of it."""
+    def with_sizes(
+        self, nodes: list[Node], parameters: frozenset[Node] = frozenset()
+    ) -> list[Node]:
+        """Outputs that need who finds their sizes too: a shape may be all that was asked of it. Of
+        a body, sizes that are found in it, over its parameters."""
         inside = everything(nodes)
         missing = {size for node in inside for size in found_sizes(node)}
         missing -= {size for node in inside for size in sizes_made(node)}
@@ -185,7 +188,10 @@ class Translator:
             needed = {size for one in everything([node]) for size in found_sizes(one)}
             for size in sorted(needed & missing, key=lambda one: one.name):
                 maker = self.maker(size)
-                assert maker is not None
+                if not parameters:
+                    assert maker is not None
+                elif maker is None or parameters.isdisjoint(topological([maker])):
+                    continue  # it comes with a parameter, or is found outside
                 node = tied(node, maker)
             made.append(node)
         return made

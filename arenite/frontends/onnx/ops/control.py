@@ -7,7 +7,7 @@ structure: then the trip count must be known, and the loop is unrolled while the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,9 @@ from arenite.frontends.onnx.call import Call, Unknown
 from arenite.frontends.onnx.inputs import StructureNeeded
 from arenite.frontends.onnx.registry import Result, operator
 from arenite.frontends.onnx.values import AnyValue, Value, Wrong
-from arenite.ir import Dim, Node, full, make, size
+from arenite.ir import Dim, Node, bounds, full, make, maximum, size
 from arenite.ir.compose import basic
+from arenite.ir.compose.basic import binary
 from arenite.ir.growing import FOR_EVER, Body, growing
 from arenite.ir.ops.control import trip_size
 
@@ -84,33 +85,112 @@ def loop(call: Call) -> Result:
         )
     tensors = [one for one in initial if isinstance(one, Value)]
     if len(tensors) < len(initial) or any(one.is_string for one in tensors):
-        return _unrolled(call, body, initial)
-    names = [one.name for one in body.input]
+        return _unrolled(call, initial)
     trips, condition = _trips(call), None
     if call.has(1) and not _is_always(call.value(1)):
         condition = _truth(call, call.value(1))
+    carried = [one.node for one in tensors]
+    unread = _unread(body)
+    try:
+        made = _looped(call, carried, trips, condition, unread)
+        other = {k: carried[k] for k in unread if made[k].shape != carried[k].shape}
+    except _OtherRank:
+        made = _peeled(call, tensors, trips, unread)
+        rows = [full((0, *one.shape[1:]), 0, one.dtype) for one in made[len(carried) :]]
+        other = dict(enumerate([*carried, *rows]))
+    if not other or (condition is None and _is_once(trips)):
+        return made
+    ran = binary("lt", 0, trips)
+    if condition is not None:
+        ran = binary("and", ran, condition)
+    results = [Value.of(one) for one in made]
+    ways = merged(call, ran, [results[k] for k in other], [Value.of(one) for one in other.values()])
+    return [ways.pop(0) if k in other else one for k, one in enumerate(results)]
+
+
+class _OtherRank(Exception):
+    """A value that a loop carries gets another number of axes, and the body reads it."""
+
+
+def _looped(
+    call: Call,
+    initial: Sequence[Node],
+    trips: Node,
+    condition: Node | None,
+    unread: Sequence[int],
+    n_before: int = 0,
+) -> list[Node]:
+    """The carried values after a loop, then its rows; of unread values without an iteration
+    anything. `n_before` iterations were made before it."""
 
     def build(number: Node, carried: Sequence[Node]) -> Body:
-        given: dict[str, AnyValue | None] = {
-            names[0]: Value.of(number),
-            names[1]: Value.of_known(np.asarray(True)),
-        }
-        given |= {name: Value.of(one) for name, one in zip(names[2:], carried, strict=True)}
         with _inside(call, trips):
-            goes_on, *made = call.translator.graph(body, given)
+            goes_on, *made = _iteration(
+                call, Value.of(number + n_before if n_before else number), map(Value.of, carried)
+            )
         nodes = [_tensor(call, one) for one in made]
+        for k, (one, node) in enumerate(zip(carried, nodes, strict=False)):
+            if one.ndim != node.ndim and k not in unread and not n_before:
+                raise _OtherRank
         ends = None if _is_always(goes_on) else _truth(call, _value(call, goes_on))
         if ends is None and condition is None:
             _check_end(call, trips)
+        own = frozenset((number, *carried))
+        ends = None if ends is None else call.translator.with_sizes([ends], own)[0]
+        nodes = call.translator.with_sizes(nodes, own)
         return Body(nodes[: len(initial)], nodes[len(initial) :], ends)
 
     return growing(
-        trips,
-        [one.node for one in tensors],
-        build,
-        condition=condition,
-        origins=call.translator.origins,
+        trips, initial, build, condition=condition, origins=call.translator.origins, unread=unread
     )
+
+
+def _iteration(call: Call, number: Value, carried: Iterable[AnyValue]) -> list[AnyValue]:
+    """What the body gives: whether the loop goes on, what is carried, a row."""
+    body = call.subgraph("body")
+    values = [number, Value.of_known(np.asarray(True)), *carried]
+    names = [one.name for one in body.input]
+    return call.translator.graph(body, dict(zip(names, values, strict=True)))
+
+
+def _peeled(call: Call, initial: Sequence[Value], trips: Node, unread: Sequence[int]) -> list[Node]:
+    """A loop whose first iteration gives its values the types that they keep: that iteration by
+    itself, then the others. As if there was one."""
+    goes_on, *made = _iteration(call, Value.of_known(np.asarray(0, np.int64)), initial)
+    nodes = [_tensor(call, one) for one in made]
+    condition = None if _is_always(goes_on) else _truth(call, _value(call, goes_on))
+    count = trip_size(trips)
+    if count is None:
+        trips = binary("sub", trips, 1)
+    elif count != FOR_EVER:
+        trips = size(maximum(count - 1, 0), INT64)
+    n = len(initial)
+    carried = _looped(call, nodes[:n], trips, condition, unread, n_before=1)
+    rows = [
+        basic.concat([basic.expand_dims(first, 0), rest], 0)
+        for first, rest in zip(nodes[n:], carried[n:], strict=True)
+    ]
+    return [*carried[:n], *rows]
+
+
+def _unread(body: GraphProto) -> list[int]:
+    """Which carried values nothing reads, in the body and in graphs inside of it."""
+    names = {one.name for one in body.output}
+    waiting = [body]
+    while waiting:
+        for node in waiting.pop().node:
+            names.update(node.input)
+            for attribute in node.attribute:
+                for inner in (attribute.g, *attribute.graphs):
+                    names.update(one.name for one in inner.output)
+                    waiting.append(inner)
+    return [k for k, one in enumerate(body.input[2:]) if one.name not in names]
+
+
+def _is_once(trips: Node) -> bool:
+    """Whether a loop that nothing else ends makes an iteration."""
+    count = trip_size(trips)
+    return count is not None and bounds(count)[0] > 0
 
 
 def _trips(call: Call) -> Node:
@@ -163,7 +243,8 @@ def _tensor(call: Call, value: AnyValue) -> Node:
     return _value(call, value).node
 
 
-def _unrolled(call: Call, body: GraphProto, initial: Sequence[AnyValue]) -> Result:
+def _unrolled(call: Call, initial: Sequence[AnyValue]) -> Result:
+    body = call.subgraph("body")
     trips = FOR_EVER
     if call.has(0):
         trips = call.integer(0)
@@ -171,7 +252,6 @@ def _unrolled(call: Call, body: GraphProto, initial: Sequence[AnyValue]) -> Resu
             call.refuse(f"a loop that carries sequences makes {trips} iterations, more than "
                         f"{MAX_UNROLLED}")  # fmt: skip
     goes_on = not call.has(1) or bool(call.known(1).reshape(-1)[0])
-    names = [one.name for one in body.input]
     carried = list(initial)
     rows: list[list[Node]] = [[] for _ in body.output[1 + len(initial) :]]
     done = 0
@@ -179,12 +259,7 @@ def _unrolled(call: Call, body: GraphProto, initial: Sequence[AnyValue]) -> Resu
         if done == MAX_UNROLLED:
             call.refuse(f"a loop that carries sequences makes more than {MAX_UNROLLED} iterations")
         number = Value.of_known(np.asarray(done, np.int64))
-        given: dict[str, AnyValue | None] = {
-            names[0]: number,
-            names[1]: Value.of_known(np.asarray(True)),
-        }
-        given |= dict(zip(names[2:], carried, strict=True))
-        condition, *made = call.translator.graph(body, given)
+        condition, *made = _iteration(call, number, carried)
         known = _value(call, condition).known
         if known is None:
             call.refuse("a loop that carries sequences ends by what only a run knows")
@@ -273,6 +348,7 @@ def _scanned(
             name: Value.of(node) for name, node in zip(names, (*carried, *rows), strict=True)
         }
         made = [_tensor(call, one) for one in call.translator.graph(body, given)]
+        made = call.translator.with_sizes(made, frozenset((number, *carried)))
         return Body(made[:n], made[n:])
 
     results = growing(trips, initial, build, origins=call.translator.origins)

@@ -10,6 +10,7 @@ from arenite.dtype import BOOL, INT64
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.movement import moves
 from arenite.frontends.onnx.registry import Result, operator
+from arenite.frontends.onnx.structure import resized_in_run
 from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Expr, Node, bounds, constant, full, known_le, make, product, topological
 from arenite.ir.compose import basic
@@ -155,6 +156,7 @@ def scatter_elements(call: Call) -> Result:
     x, updates = call.node(0), call.node(2)
     axis = call.axis_of(x, 0)
     indices = places(call, 1, x.shape[axis], axis)
+    updates = resized_in_run(call, updates, indices.shape)
     if indices.ndim != x.ndim or indices.shape != updates.shape:
         call.fail(
             f"indices of shape {indices.shape} and updates of shape {updates.shape} for data of "
