@@ -43,6 +43,12 @@ class Target:
         return self.triple == X86_64_TRIPLE
 
     @property
+    def l1d_ways(self) -> int:
+        """Places in each set of the first cache. x86 finds a set by the bits of an address within a
+        page, so a place in all sets is a page; other CPUs are taken for ones with eight."""
+        return self.l1d_nbytes // (4 * KIB) if self.is_x86 else 8
+
+    @property
     def identity(self) -> str:
         """Stable text that differs whenever generated code may differ."""
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))

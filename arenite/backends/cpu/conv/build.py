@@ -40,9 +40,10 @@ from arenite.dtype import DType, Kind
 from arenite.ir import Dim, Node, bounds, ceildiv, maximum, minimum, product
 from arenite.schedule.kernel import Kernel
 
-#: Elements so far apart fall into one set of the cache, which holds a few more than this many.
+#: Elements so far apart fall into one set of the first cache. Of its places these many are left to
+#: what else a tile reads.
 SET_NBYTES = 4096
-SET_ROWS = 6
+OTHER_PLACES = 2
 #: Bytes that are put between pixels then: a cache line.
 _GAP_NBYTES = 64
 #: Output channels from which on a line alone is cut into chunks of them and nothing else.
@@ -116,7 +117,7 @@ class ConvBuilder:
         leaves_out = layout is not None and self._can_leave_out(layout)
         in_place = layout is not None and (leaves_out or self._can_walk(layout))
         are_planes = self._are_planes(layout)
-        sizes = replace(self._sizes(layout if in_place else None), is_whole=leaves_out)
+        sizes = replace(self._sizes(layout if in_place else None, target), is_whole=leaves_out)
         usual = self._cut(sizes, target)
         ways = conv_ways(usual, sizes, conv.sum_dtype, target)
         cut = ways.get(choice, usual)
@@ -264,14 +265,13 @@ class ConvBuilder:
         """Whether tiles can read x where it is."""
         return self._is_near(layout) and not self.conv.line.is_padded
 
-    def _most_pixels(self, layout: InputLayout) -> int:
+    def _most_pixels(self, layout: InputLayout, target: Target) -> int:
         """Pixels that a tile can walk in place without their pushing each other out of a set."""
         step = layout.pixel * self.conv.line.stride * layout.dtype.bits // 8
-        if not isinstance(step, int):
-            return SET_ROWS
-        return SET_ROWS * (SET_NBYTES // gcd(step, SET_NBYTES))
+        most = target.l1d_ways - OTHER_PLACES
+        return most * (SET_NBYTES // gcd(step, SET_NBYTES)) if isinstance(step, int) else most
 
-    def _sizes(self, in_place: InputLayout | None) -> ConvSizes:
+    def _sizes(self, in_place: InputLayout | None, target: Target) -> ConvSizes:
         conv = self.conv
         pixels, size = (
             n if isinstance(n, int) else min(bounds(n)[1], LATER_ROWS)
@@ -290,7 +290,7 @@ class ConvBuilder:
             of_line * conv.block.place_step,
             conv.block.reach,
             in_place is None,
-            ANY if in_place is None else self._most_pixels(in_place),
+            ANY if in_place is None else self._most_pixels(in_place, target),
             later_pixels=conv.later_pixels,
         )
 

@@ -26,6 +26,9 @@ _HALF_RATE = frozenset({"znver4"})
 #: Bytes of weights up to which tiles as wide as all channels pay, which read and write a row once,
 #: and what share of the cycles they then take.
 NEAR_NBYTES, ONCE = 40 << 10, 0.9
+#: What reading a vector of weights costs, in products, where those of a tile don't fit the second
+#: cache, from which all tiles of a block would read them but the first.
+FAR_PRODUCTS = 2.0
 #: What copying a byte costs, beside reading it.
 COPY_COST = 4
 #: Lines of a block where their number is known only later.
@@ -129,7 +132,9 @@ def _columns(pixels: int, sizes: ConvSizes, lanes: int, target: Target) -> int:
         n_tiles = -(-pixels // tallest)
         rows, spent = pixels / n_tiles, 0.0
         for count, own in ((total // columns, columns), (total % columns > 0, total % columns)):
-            spent += count * n_tiles * step_cycles(rows, own)
+            is_far = n_tiles > 1 and own * lanes * sizes.depth * 4 > target.l2_nbytes
+            far = own * FAR_PRODUCTS if is_far else 0.0
+            spent += count * n_tiles * (step_cycles(rows, own) + far)
         spent -= n_tiles * rows / 2 if has_half else 0.0
         is_once = columns == total and is_near and tallest >= sizes.once_rows
         return spent * (ONCE if is_once else 1.0)
