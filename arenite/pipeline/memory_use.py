@@ -7,11 +7,15 @@ were at most; DoesNotFit, with what fills it, before a budget is overstepped.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
 from arenite.dtype import Array
 from arenite.errors import DoesNotFit, ShapeMismatch
+
+#: What tells the name of a value.
+Name: TypeAlias = Callable[[], str]
 
 #: Values named in a message; the exception carries all of them.
 NAMED_VALUES = 8
@@ -27,25 +31,27 @@ class MemoryUse:
         self.lent_nbytes = lent_nbytes
         self.peak_nbytes = 0
         self._arenas = arenas  # bytes of all that are open
+        self._arenas_nbytes = 0  # as they were last counted
         self._count: dict[int, int] = {}
-        self._arrays: dict[int, tuple[str, Array]] = {}  # keeps them, and so their ids
+        #: Keeps them, and so their ids; a name is made when it is told.
+        self._arrays: dict[int, tuple[Name | None, Array]] = {}
 
     def lend(self, array: Array) -> None:
         """An array that is not ours."""
         if id(array) not in self._count:
             self.lent_nbytes += array.nbytes
         self._count[id(array)] = 1
-        self._arrays[id(array)] = ("", array)
-        self.peak_nbytes = max(self.peak_nbytes, self._used_nbytes())
+        self._arrays[id(array)] = (None, array)
+        self._note_peak()
 
-    def add(self, array: Array, name: str) -> None:
+    def add(self, array: Array, name: Name | None) -> None:
         """An array that lives now; one without a name lies in an array that was lent."""
         key = id(array)
         self._count[key] = self._count.get(key, 0) + 1
         if key not in self._arrays:
             self._arrays[key] = (name, array)
             self.nbytes += _nbytes(array) if name else 0
-        self.peak_nbytes = max(self.peak_nbytes, self._used_nbytes())
+        self._note_peak()
 
     def drop(self, array: Array) -> None:
         key = id(array)
@@ -59,8 +65,18 @@ class MemoryUse:
         """Whether so many more bytes are within the budget."""
         return self.budget is None or self._used_nbytes() + nbytes <= self.budget
 
+    def count_arenas(self) -> None:
+        """Look at the arenas anew: a segment has run."""
+        self._arenas_nbytes = self._arenas()
+        self._note_peak()
+
+    def _note_peak(self) -> None:
+        used = self.nbytes + self.lent_nbytes + self._arenas_nbytes
+        self.peak_nbytes = max(self.peak_nbytes, used)
+
     def _used_nbytes(self) -> int:
-        return self.nbytes + self.lent_nbytes + self._arenas()
+        self.count_arenas()
+        return self.nbytes + self.lent_nbytes + self._arenas_nbytes
 
     def need(self, nbytes: int, what: str) -> None:
         """DoesNotFit, unless so many more bytes are within the budget."""
@@ -85,7 +101,7 @@ class MemoryUse:
 
     def _live(self) -> tuple[tuple[str, int], ...]:
         """Names and bytes of what is held, largest first."""
-        live = [(name, _nbytes(array)) for name, array in self._arrays.values() if name]
+        live = [(name(), _nbytes(array)) for name, array in self._arrays.values() if name]
         return tuple(sorted(live, key=lambda one: -one[1]))
 
 
@@ -116,7 +132,7 @@ class Rows:
             nbytes = n * (rows[:1].nbytes if len(rows) else 0)
             self._memory.need(nbytes, f"room for {n} {self._name}")
             larger = np.empty((n, *rows.shape[1:]), rows.dtype)
-            self._memory.add(larger, self._name)
+            self._memory.add(larger, lambda: self._name)
             if room is not None:
                 larger[: self._n] = room[: self._n]
                 self._memory.drop(room)
@@ -129,7 +145,7 @@ class Rows:
         target = self._target
         if target is None or len(rows) > len(target) or target.shape[1:] != rows.shape[1:]:
             return False
-        self._memory.add(target, "")
+        self._memory.add(target, None)
         return True
 
     def take(self) -> Array | None:

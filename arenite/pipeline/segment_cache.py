@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from arenite.errors import DoesNotFit, NotCompiled
 from arenite.memory.plan import HOST
@@ -37,6 +37,13 @@ class OpenSegment:
     #: Why it runs on the CPU, where that was not known before it was compiled.
     refusal: str = ""
     n_entered: int = 0
+    #: Those of its arena, and of weights that it reads in place.
+    planned_nbytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        plan = self.executable.plan
+        mapped = plan.regions.get("mapped")
+        self.planned_nbytes = plan.peak_nbytes + (0 if mapped is None else mapped.nbytes)
 
     @property
     def device(self) -> str:
@@ -45,12 +52,8 @@ class OpenSegment:
 
     @property
     def nbytes(self) -> int:
-        """Those of its arena, of weights that it reads in place, and of what it keeps for the next
-        results."""
-        plan = self.executable.plan
-        mapped = plan.regions.get("mapped")
-        weights = 0 if mapped is None else mapped.nbytes
-        return plan.peak_nbytes + weights + self.executable.kept_nbytes
+        """What is planned, and what it keeps for the next results."""
+        return self.planned_nbytes + self.executable.kept_nbytes
 
     def planned(self) -> PlannedSegment:
         return PlannedSegment(

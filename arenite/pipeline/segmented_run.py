@@ -27,7 +27,7 @@ from arenite.ir.element import numpy_dtype
 from arenite.ir.ops.control import loop_parts
 from arenite.ir.ops.unbounded import NO_BOUND, bind_shape, sizes_entering, sizes_made
 from arenite.pipeline.growth import DONE
-from arenite.pipeline.memory_use import MemoryUse, Rows
+from arenite.pipeline.memory_use import MemoryUse, Name, Rows
 from arenite.pipeline.segment_cache import OpenSegment, SegmentCache
 from arenite.pipeline.stages import AnySegment, Call, Segment, StagedGraph, Staging
 from arenite.pipeline.targets import Targets, room_in, targets_of
@@ -172,7 +172,8 @@ class SegmentedRun:
 
     def _keep(self, values: Values, node: Node, array: Array, is_lent: bool = False) -> None:
         values[node] = array
-        self._memory.add(array, "" if is_lent else f"{node.op} {typed(array.shape, node.dtype)}")
+        name = None if is_lent else lambda: f"{node.op} {typed(array.shape, node.dtype)}"
+        self._memory.add(array, name)
 
     def _segment(
         self, segment: Segment, values: Values, sizes: Sizes, targets: Mapping[Node, Array]
@@ -202,7 +203,7 @@ class SegmentedRun:
         self._inside = program
         try:
             out = [*rooms, *[None] * (len(program.sized.graph.outputs) - len(rooms))]
-            return self._enter(program, [*given, *program.sized.extra_inputs(sizes)], out)
+            results = self._enter(program, [*given, *program.sized.extra_inputs(sizes)], out)
         except MemoryError as problem:
             if isinstance(problem, AreniteError):
                 raise
@@ -212,6 +213,8 @@ class SegmentedRun:
             ) from None
         finally:
             self._inside = None
+        self._memory.count_arenas()
+        return results
 
     # What is done between segments.
 
@@ -293,7 +296,7 @@ class SegmentedRun:
             for k in range(len(parts.rows))
         ]
         for k, array in enumerate(carried):
-            self._memory.add(array, self._carried_name(k, array))
+            self._memory.add(array, _carried_name(k, array))
         done = 0
         try:
             while done < int(trips) and goes_on:
@@ -307,7 +310,7 @@ class SegmentedRun:
                 goes_on, n_done, results = step(call, given, (done, int(trips)), inner)
                 done += n_done
                 for k, array in enumerate(results[:n]):
-                    self._memory.add(array, self._carried_name(k, array))
+                    self._memory.add(array, _carried_name(k, array))
                     self._memory.drop(carried[k])
                     carried[k] = array
                 for stack, some in zip(rows, results[n:], strict=True):
@@ -337,9 +340,6 @@ class SegmentedRun:
         *rows, n_done, goes_on = self._native(call.growth, [*numbers, *given], sizes | {DONE: done})
         return goes_on, int(n_done), rows
 
-    def _carried_name(self, k: int, array: Array) -> str:
-        return f"carried value {k}, {array.dtype}{list(array.shape)}"
-
     def _learn(self, node: Node, results: Sequence[Array], sizes: Sizes) -> None:
         """The sizes that a node finds by making its results."""
         for size in sizes_made(node):
@@ -358,6 +358,10 @@ class SegmentedRun:
             array, target = results[node.attr("index")], targets.get(node)
             is_lent = target is not None and np.may_share_memory(array, target)
             self._keep(values, node, array, is_lent)
+
+
+def _carried_name(k: int, array: Array) -> Name:
+    return lambda: f"carried value {k}, {array.dtype}{list(array.shape)}"
 
 
 def _owned(results: Sequence[Array], lent: Sequence[Array]) -> list[Array]:
