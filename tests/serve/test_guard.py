@@ -245,7 +245,7 @@ def _all(client: socket.socket, until: bytes = b"") -> bytes:
 
 def _wait_until_free(talker: ServedText) -> None:
     until = time.monotonic() + 20
-    while any(talker.engine.stats().slots):
+    while (now := talker.engine.stats()).n_waiting or any(now.slots):
         assert time.monotonic() < until, "a slot was not given back"
         time.sleep(0.01)
 
