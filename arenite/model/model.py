@@ -14,9 +14,10 @@ from arenite.frontends.onnx.file import OnnxFile
 from arenite.frontends.onnx.inputs import StructureNeeded
 from arenite.garbage import collected_less_often
 from arenite.model.arguments import Known, Signature, Structure, array_of
-from arenite.model.compiled import CompiledModel, Source
+from arenite.model.compiled import CompiledModel
 from arenite.model.file_record import FileRecord
 from arenite.model.interface import Interface, ValueInfo, open_sizes, with_names
+from arenite.model.programs import Source
 from arenite.model.sizes import Form, GivenSize, SizeNames, bounds_of
 from arenite.model.translations import TENSOR, Request, Translation, Translations
 from arenite.program.options import Options, parse_nbytes

@@ -86,8 +86,8 @@ class _BytesBuilder(ConvBuilder):
     def _late(self, cut: ConvCut, loops: Sequence[Taps], target: Target) -> Late | None:
         return None if self.bytes_left else super()._late(cut, loops, target)
 
-    def _sizes(self, in_place: InputLayout | None) -> ConvSizes:
-        sizes = super()._sizes(in_place)
+    def _sizes(self, in_place: InputLayout | None, target: Target) -> ConvSizes:
+        sizes = super()._sizes(in_place, target)
         # In words: what takes as long, and as much room, as one float.
         return replace(
             sizes,
