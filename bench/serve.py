@@ -6,7 +6,8 @@ SmolLM2-135M in Q4_1, the same file in both. Each server is a process of its own
 (SIGSTOP) while the other one is asked; in each round as many clients as the case says ask both of
 them at once, each for one text, prompts that no one asked before. The figure is the median over
 rounds of our tokens a second over theirs, with quartiles. Waits for the first token are those of
-all rounds together. Memory is the most that our process ever had from when it was ready, beside
+all rounds together. An answer that a server ends by an error is told, and its tokens count as far as
+they came. Memory is the most that our process ever had from when it was ready, beside
 its plan. `clients` is the share of one processor that the clients themselves took.
 
 Without --llama-server ours is measured alone. --llama-options: what else it is started with;
@@ -173,6 +174,9 @@ def compare(servers: dict[str, Server], n_clients: int, rounds: int, n_tokens: i
                 found[name] = Measurements(servers[name])
     ours = found["ours"]
     for name, side in found.items():
+        errors = [error for load in side.loads for error in load.errors]
+        if errors:
+            print(f"{name}: {len(errors)} answers ended early: {errors[0][:200]}", flush=True)
         ratio = ""
         if name != "ours":
             pairs = zip(ours.loads, side.loads, strict=True)

@@ -28,6 +28,7 @@ class Load:
     seconds: float  # from the first request to the last token
     waits: list[float]  # of each client, from its request to its first event
     seconds_worked: float  # processor time of the clients
+    errors: list[str]  # told in streams that ended early; their tokens count as far as they came
 
     @property
     def rate(self) -> float:
@@ -57,6 +58,8 @@ class Client:
     def hear(self) -> bool:
         """Take what is there; whether the answer is complete."""
         part = self.socket.recv(2**16)
+        if not part and self.error() is not None:
+            return True
         if not part:
             raise RuntimeError(f"a server closed before the end: {self.answer()[-500:]!r}")
         self.parts.append(part)
@@ -67,9 +70,19 @@ class Client:
     def answer(self) -> bytes:
         return b"".join(self.parts)
 
+    def _events(self) -> list[bytes]:
+        return [line for line in self.answer().split(b"\n") if line.startswith(b"data: {")]
+
+    def error(self) -> str | None:
+        """What the server says went wrong in the middle of its answer."""
+        errors = [line for line in self._events() if line.startswith(b'data: {"error"')]
+        return errors[-1].decode() if errors else None
+
     def n_tokens(self) -> int:
-        """Tokens of the answer, as its last events tell it."""
-        events = [line for line in self.answer().split(b"\n") if line.startswith(b"data: {")]
+        """Tokens of the answer, as its last events tell it; one for each where it ended early."""
+        events = self._events()
+        if self.error() is not None:
+            return len(events) - 1
         told = [json.loads(line[6:]).get("usage") for line in events[-2:]]
         if not any(told):
             raise RuntimeError(f"no usage in an answer: {self.answer()[-500:]!r}")
@@ -105,7 +118,9 @@ def ask(port: int, prompts: Sequence[Sequence[int]], n_tokens: int) -> Load:
     seconds, worked = perf_counter() - began, process_time() - worked
     for client in clients:
         client.socket.close()
-        if client.n_tokens() != n_tokens:
+        if client.n_tokens() != n_tokens and client.error() is None:
             raise RuntimeError(f"{client.n_tokens()} tokens came instead of {n_tokens}")
     waits = [client.wait for client in clients if client.wait is not None]
-    return Load(n_tokens * len(clients), seconds, waits, worked)
+    errors = [error for client in clients if (error := client.error()) is not None]
+    total = sum(client.n_tokens() for client in clients)
+    return Load(total, seconds, waits, worked, errors)

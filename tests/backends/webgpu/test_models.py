@@ -24,6 +24,7 @@ def test_a_model_of_the_catalogue_runs_on_the_device_alone(
     with Model.open(catalogue_model(name)).compile(device="webgpu") as program:
         found = program(feed)
         assert devices_of(program.executable) == {"webgpu"}
+        assert not program.on_cpu
     with np.load(REFERENCES) as wanted:
         for output, array in found.items():
             key = f"{name}/0/{output}"
