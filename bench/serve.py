@@ -6,9 +6,9 @@ SmolLM2-135M in Q4_1, the same file in both. Each server is a process of its own
 (SIGSTOP) while the other one is asked; in each round as many clients as the case says ask both of
 them at once, each for one text, prompts that no one asked before. The figure is the median over
 rounds of our tokens a second over theirs, with quartiles. Waits for the first token are those of
-all rounds together. An answer that a server ends by an error is told, and its tokens count as far as
-they came. Memory is the most that our process ever had from when it was ready, beside
-its plan. `clients` is the share of one processor that the clients themselves took.
+all rounds together. An answer that a server ends by an error is told, and its tokens count as far
+as they came. Memory is the most that our process ever had from when it was ready, beside its plan.
+`clients` is the share of one processor that the clients themselves took.
 
 Without --llama-server ours is measured alone. --llama-options: what else it is started with;
 --llama-threads: where it does better with another number than ours.
