@@ -137,6 +137,51 @@ def found_size(call: Call, count: Node) -> Dim:
     return size
 
 
+def most_apart(first: Node, last: Node) -> int | None:
+    """How far one number is behind another at the most, where that is known: of min(i + 1, n) and i
+    it is 1, though a run finds both."""
+    base, shift = distance(first)
+    found: list[int] = []
+    pending = [(last, -shift)]
+    while pending:
+        node, behind = pending.pop()
+        node, more = distance(node)
+        if node is base:
+            found.append(max(0, behind + more))
+        elif node.op == "minimum":
+            pending += [(one, behind + more) for one in node.inputs]
+    return min(found, default=None)
+
+
+def distance(node: Node) -> tuple[Node, int]:
+    """An integer as another one and a known distance from it; what lies between may be whole
+    numbers as floats."""
+    far, found = 0, (node, 0)
+    while True:
+        if node.dtype.kind in (Kind.SIGNED, Kind.UNSIGNED):
+            found = node, far
+        is_view = node.op in ("reshape", "slice", "expand")
+        if is_view or (node.op == "cast" and node.dtype.bits >= 32):
+            if product(node.inputs[0].shape) != 1:
+                return found
+            node = node.inputs[0]
+            continue
+        known = [one for one in node.inputs if _is_made_up(one)]
+        if node.op != "add" or len(known) != 1:
+            return found
+        step = Value.of(known[0], is_constant=True).known
+        assert step is not None
+        number = float(step.reshape(-1)[0])
+        if not number.is_integer():
+            return found
+        far += int(number)
+        node = next(one for one in node.inputs if one is not known[0])
+
+
+def _is_made_up(node: Node) -> bool:
+    return all(one.op in ("constant", "full", "reshape", "expand") for one in topological([node]))
+
+
 def gathered(x: Node, axis: int, start: Dim | Node, length: Dim) -> Node:
     """A part of an axis; where it begins, and how long it is, only a run may know."""
     places = iota(length)

@@ -14,7 +14,9 @@ from onnx import ModelProto, TensorProto, helper
 
 import arenite
 from arenite.errors import AreniteError
-from tests.frontends.onnx.models import FLOAT, INT64, graph, info, model, stored
+from arenite.ir import Var
+from arenite.ir.ops.unbounded import CUTTING
+from tests.frontends.onnx.models import FLOAT, INT64, graph, info, model, opened, stored, translated
 from tests.frontends.onnx.test_structure_in_run import node, same
 
 BOOL = TensorProto.BOOL
@@ -25,7 +27,7 @@ NUMBERS = {
     "row": np.array([1]), "all": np.array([-1]), "column": np.array([1, -1, 1]),
     "once": np.array([1, 1, 4]), "half": np.float32(0.5), "scalar": np.float32(7),
     "false": np.bool_(False), "empty": np.zeros((1, 6, 4), np.float32), "five": np.int64(5),
-    "none": np.zeros(0, np.float32),
+    "none": np.zeros(0, np.float32), "six": np.array([6]), "eight": np.int64(8),
 }  # fmt: skip
 
 
@@ -67,15 +69,16 @@ def given(*numbers: float, asked: bool = True) -> dict[str, Array]:
     return {"x": np.asarray(numbers, np.float32), "asked": np.asarray(asked)}
 
 
-#: i, carried through a float, and row i of an array overwritten.
+#: i, carried through a float, and row i of an array overwritten; the end is within the array.
 WRITE = [
     node("Cast", "i", "fi", to=FLOAT), node("Add", "fi onef", "fj"),
     node("Cast", "fj", "j", to=INT64),
-    node("Reshape", "i row", "begin"), node("Reshape", "j row", "end"),
+    node("Reshape", "i row", "begin"), node("Reshape", "j row", "next"),
+    node("Min", "next six", "end"), node("Squeeze", "end", "until"),
     node("Slice", "filled begin end row row", "part"), node("Shape", "part", "room"),
     node("ReduceSum", "x", "sum", keepdims=1), node("Mul", "sum fj", "value"),
     node("Expand", "value room", "values"),
-    node("Range", "i j one", "places"), node("Reshape", "places column", "three"),
+    node("Range", "i until one", "places"), node("Reshape", "places column", "three"),
     node("Tile", "three once", "index"),
     node("ScatterElements", "filled index values", "more", axis=1),
 ]  # fmt: skip
@@ -83,13 +86,18 @@ WRITE = [
 
 def test_a_place_of_an_array_is_written_in_each_iteration() -> None:
     """Two sizes that each depend on a counter, and that only a run can tell to be the same."""
-    made = looping(WRITE, [("i", "zero", "j", INT64), ("filled", "empty", "more", FLOAT)])
-    same(made, given(1, 2), given(3), given(0.5, 1, 2))
+    carried = [("i", "zero", "j", INT64), ("filled", "empty", "more", FLOAT)]
+    for trips in ("five", "eight"):  # of eight the last two are outside
+        made = looping(WRITE, carried, trips=trips)
+        same(made, given(1, 2), given(3), given(0.5, 1, 2))
+        # No more than one place at a time: all of it is one plan.
+        inside = translated(opened(made), {"x": (Var("n", 1, 9),), "asked": ()}).graph.everything
+        assert not any(one.op in CUTTING for one in inside)
 
 
 def test_sizes_that_differ_in_a_run_are_one_error() -> None:
     wrong = [one for one in WRITE if one.op_type != "Range"]
-    wrong.insert(-2, node("Range", "zero j one", "places"))
+    wrong.insert(-3, node("Range", "zero until one", "places"))
     made = looping(wrong, [("i", "zero", "j", INT64), ("filled", "empty", "more", FLOAT)])
     wanted = pytest.raises(AreniteError, match=r"(?s)ScatterElements.*axis 1 .*1, 2")
     with arenite.Model.of_bytes(made.SerializeToString()).compile(threads=1) as exe, wanted:
@@ -134,3 +142,24 @@ def test_trips_that_are_found_to_be_none() -> None:
     counting = node("Cast", "asked", "count", to=INT64)
     made.graph.node.insert(0, counting)
     same(made, given(1, 2), given(1, 2, asked=False), given(3))
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [(2.7, 0.5), (-3.0, 1.7), (5.0, 1.0), (5.0, np.nan), (5.0, np.inf)],
+)
+def test_distances_of_numbers_that_are_not_whole(first: float, last: float) -> None:
+    """first and first + last, each made an integer, are not int(last) apart."""
+    nodes = [
+        node("Add", "first last", "sum"), node("Cast", "first", "i", to=INT64),
+        node("Cast", "sum", "j0", to=INT64), node("Min", "j0 six0", "j"),
+        node("Range", "i j one", "y0"),
+    ]  # fmt: skip
+    held = {"last": np.float32(last), "six0": np.int64(6), "one": np.int64(1)}
+    kept = [stored(name, np.asarray(one)) for name, one in held.items()]
+    made = model(graph(nodes, [info("first", [])], [info("y0", None, INT64)], kept), 17)
+    if np.isfinite(last):
+        same(made, {"first": np.asarray(first, np.float32)})
+    else:  # ONNX does not say which integer it becomes
+        with arenite.Model.of_bytes(made.SerializeToString()).compile(threads=1) as exe:
+            assert exe(np.asarray(first, np.float32))["y0"].ndim == 1

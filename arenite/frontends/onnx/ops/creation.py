@@ -10,6 +10,7 @@ from arenite.dtype import BOOL, FLOAT32, FLOAT64, INT64, DType, Kind
 from arenite.frontends.onnx.call import Call, Unknown
 from arenite.frontends.onnx.operators import sparse
 from arenite.frontends.onnx.registry import Result, operator
+from arenite.frontends.onnx.structure import most_apart
 from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Expr, Node, bounds, ceildiv, full, make, maximum, size
 from arenite.ir.compose.basic import (
@@ -23,6 +24,7 @@ from arenite.ir.compose.basic import (
     where,
 )
 from arenite.ir.element import widened
+from arenite.ir.ops.control import cut
 from arenite.ir.ops.define import INTEGER
 from arenite.ir.ops.unbounded import arange
 
@@ -122,8 +124,10 @@ def _range_in_run(call: Call, dtype: DType) -> Node:
         return cast(line, dtype)
     first, last, step = (cast(one, INT64) for one in (start, limit, delta))
     # As many as the distance has steps, the last one begun counted: rounded up.
-    count = -((first - last) // step)
-    steps = arange(binary("maximum", count, 0))
+    count = binary("maximum", -((first - last) // step), 0)
+    by_one = call.value(2).known is not None and int(call.number(2)) == 1
+    most = most_apart(first, last) if by_one else None
+    steps = arange(count) if most is None else cut(iota(most), count)
     return cast(steps * step + first, dtype)
 
 

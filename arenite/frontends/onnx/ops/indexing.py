@@ -10,9 +10,9 @@ from arenite.dtype import BOOL, INT64
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.movement import moves
 from arenite.frontends.onnx.registry import Result, operator
-from arenite.frontends.onnx.structure import resized_in_run
+from arenite.frontends.onnx.structure import distance, most_apart, resized_in_run
 from arenite.frontends.onnx.values import Value
-from arenite.ir import Dim, Expr, Node, bounds, constant, full, known_le, make, product, topological
+from arenite.ir import Dim, Expr, Node, bounds, constant, full, known_le, make, minimum, product
 from arenite.ir.compose import basic
 from arenite.ir.compose.basic import (
     along,
@@ -270,17 +270,19 @@ def _found_slice(call: Call) -> Node:
         first, last = (
             reshape(slice_axis(cast(call.node(index), INT64), 0, k, k + 1), ()) for index in (1, 2)
         )
-        (base, shift), (other, further) = _distance(first), _distance(last)
+        (base, shift), (other, further) = distance(first), distance(last)
         if base is other and shift < further and step == 1:
             # As i:i+1 in a loop: a length that is known, so that places outside are an error.
             places = iota(further - shift) + first
         else:
             # Backwards, the ends are one further to the front.
             start, end = (_within(place, size, int(step < 0)) for place in (first, last))
-            distance = end - start if step > 0 else start - end
-            whole = binary("maximum", distance, 0) + (abs(step) - 1)
+            extent = end - start if step > 0 else start - end
+            whole = binary("maximum", extent, 0) + (abs(step) - 1)
             length = whole // abs(step)
-            places = cut(iota(size), length) * step + start
+            most = most_apart(first, last) if step == 1 else None
+            rows = size if most is None else minimum(size, most)
+            places = cut(iota(rows), length) * step + start
         x = make("gather", x, places, axis=axis)
     return x
 
@@ -290,27 +292,6 @@ def _within(place: Node, size: Dim, shift: int) -> Node:
     most = size_like(size, place)
     place = where(place < 0, place + most, place)
     return binary("minimum", binary("maximum", place, -shift), most - shift)
-
-
-def _distance(node: Node) -> tuple[Node, int]:
-    """A number as another one and a known distance from it."""
-    distance = 0
-    while True:
-        if node.op in ("reshape", "cast", "slice", "expand") and product(node.inputs[0].shape) == 1:
-            node = node.inputs[0]
-            continue
-        known = [one for one in node.inputs if _is_made_up(one)]
-        if node.op != "add" or len(known) != 1:
-            return node, distance
-        [step] = known
-        number = Value.of(step, is_constant=True).known
-        assert number is not None
-        distance += int(number.reshape(-1)[0])
-        node = next(one for one in node.inputs if one is not step)
-
-
-def _is_made_up(node: Node) -> bool:
-    return all(one.op in ("constant", "full", "reshape", "expand") for one in topological([node]))
 
 
 def _sliced(
