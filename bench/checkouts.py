@@ -1,13 +1,16 @@
 """This checkout against another one, each in processes of its own, in turn: what a change costs.
 
-    python -m bench.checkouts OTHER [--rounds 7] [--threads 1]
+    python -m bench.checkouts OTHER [--rounds 7] [--threads 1] [--sides NAME ...]
 
-OTHER is a checkout with a `.venv` in it. The table has their time over ours, by row.
+OTHER is a checkout with a `.venv` in it. The table has their time over ours, by row. With --sides
+the rows are all cases of other benches that both have (`gemm conv attention int8 language tensor
+recurrent fused`), each with the quartiles of its rounds; at the end the mean of each.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import statistics
 import subprocess
@@ -73,11 +76,35 @@ def measured(checkout: Path, threads: int) -> dict[str, float]:
     return found
 
 
+def compare_sides(name: str, other: Path, threads: int, rounds: int) -> None:
+    """Our side of a bench, as it is here and there."""
+    from bench.harness import Side, SideFailed, compare  # `--rows` runs outside of the package
+
+    module = f"bench.{name}_ours"
+    ours, theirs = Side(module), Side(module, other)
+    ratios: list[float] = []
+    for case in map(str, importlib.import_module(f"bench.{name}_cases").CASES):
+        try:
+            found = compare(ours, theirs, case, threads, rounds=rounds)
+        except SideFailed as failed:
+            print(f"{name}, {case}: {str(failed)[:100]}")
+            continue
+        ratios.append(found.ratio)
+        spread = f"{found.low:.2f} to {found.high:.2f}"
+        print(f"{name + ', ' + case:44} {found.ratio:.2f}   {spread}", flush=True)
+    ours.close()
+    theirs.close()
+    if ratios:
+        mean = statistics.geometric_mean(ratios)
+        print(f"{name}, {threads} threads: mean {mean:.3f} of {len(ratios)} cases", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("other", nargs="?", type=Path)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--sides", nargs="+", metavar="NAME", default=[])
     parser.add_argument("--rows", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.rows:
@@ -85,6 +112,10 @@ def main() -> None:
         return
     if given.other is None or not (given.other / ".venv/bin/python").exists():
         sys.exit("give a checkout that has a .venv with this project installed in it")
+    for name in given.sides:
+        compare_sides(name, given.other.resolve(), given.threads, given.rounds)
+    if given.sides:
+        return
     ratios: dict[str, list[float]] = {}
     for _ in range(given.rounds):
         theirs = measured(given.other.resolve(), given.threads)

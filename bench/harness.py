@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
@@ -43,14 +44,17 @@ class SideFailed(RuntimeError):
 
 
 class Side:
-    """A process that measures one side, stopped while it is not asked."""
+    """A process that measures one side, stopped while it is not asked; of another checkout, with
+    the virtual environment in it, where one is given."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, checkout: Path | None = None) -> None:
+        python = sys.executable if checkout is None else str(checkout / ".venv/bin/python")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "bench.harness", module],
+            [python, "-m", "bench.harness", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            cwd=checkout,
         )
         self.process.send_signal(signal.SIGSTOP)
 
