@@ -3,6 +3,8 @@
 `DelayedTable` stands for BoundTable: every launch goes through one native function that spins for a
 while and then calls the kernel. How long follows from a seed, the launch and its first tile, so
 that a run can be had again. Which kernel a launch has is looked up by the place of its window.
+Where nothing keeps waits, the first call of a run is the last to go on: it looks for another thread
+to begin one, however long the system takes to let it, and spins for the longest delay then.
 """
 
 from __future__ import annotations
@@ -24,10 +26,13 @@ from arenite.program.table import LaunchTable, Op, aligned_copy, aligned_empty
 #: The longest delay, in steps of the spinning, each some nanoseconds.
 MAX_STEPS = 20_000
 
-#: What the native function looks at: registers, kernels by register, seed, the longest delay; and
-#: where it writes.
+#: Looks at what other threads do, after which the first call of a run goes on alone: seconds.
+MAX_LOOKS = 1 << 31
+
+#: What the native function looks at: registers, kernels by register, seed, the longest delay,
+#: whether the first call is held up; what it counts, calls of a run; and where it writes.
 _control: NDArray[np.int64] = aligned_empty(8, np.int64)
-_REGISTERS, _KERNELS, _SEED, _MAX_STEPS, _SINK = 0, 1, 2, 3, 4
+_REGISTERS, _KERNELS, _SEED, _MAX_STEPS, _HOLDS, _CALLS, _SINK = range(7)
 
 
 def address(array: NDArray[Any]) -> int:
@@ -49,7 +54,14 @@ def _module() -> str:
     # Three of four calls begin at once; the others wait, up to the longest delay.
     max_steps = f.load("i64", control, 8 * _MAX_STEPS)
     steps = f.op("i64", f"urem i64 {f.lshr(chance, 2).text}, {max_steps.text}")
-    waits = f.eq(f.and_(chance, 3), 0)
+    before = f.exchange("add", control, 8 * _CALLS, Value("i64", "1"))
+    is_held = f.and_(f.load("i64", control, 8 * _HOLDS), f.select(f.eq(before, 0), 1, 0))
+    with f.if_(f.eq(is_held, 1)), f.count(0, Value("i64", str(MAX_LOOKS))):
+        begun = f.load("i64", control, 8 * _CALLS, "acquire")
+        with f.if_(f.lt(1, begun)):
+            f.break_()
+    steps = f.select(f.eq(is_held, 1), max_steps, steps)
+    waits = f.or_(f.eq(f.and_(chance, 3), 0), f.eq(is_held, 1))
     state = f.variable("i64", mixed)
     with f.count(0, f.select(waits, steps, 0)):
         state.set(f.add(f.mul(state.get(), 6364136223846793005), 1442695040888963407))
@@ -89,4 +101,6 @@ class DelayedTable(BoundTable):
         _control[_KERNELS] = address(self._kernels)
         _control[_SEED] = DelayedTable.seed
         _control[_MAX_STEPS] = DelayedTable.max_steps
+        _control[_HOLDS] = not self.keeps_waits
+        _control[_CALLS] = 0
         return super().run(*args, **options)

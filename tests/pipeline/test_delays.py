@@ -138,10 +138,10 @@ def test_delays_change_no_bit_of_random_loops_and_branches(seed: int) -> None:
 
 
 def test_without_waits_a_graph_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or the tests above would show nothing. Where other processes take the cores, the second
-    thread may come after all is done: delays double until it comes before."""
+    """Or the tests above would show nothing."""
     monkeypatch.setattr(DelayedTable, "keeps_waits", False)
     for seed in range(20):
+        # Where other processes take the cores, a thread may be stopped at any moment.
         monkeypatch.setattr(DelayedTable, "max_steps", MAX_STEPS << seed // 2)
         graph, arrays = square_graph(seed, 30, SIZE), squares(seed)
         compiled = compile_anew(graph)
