@@ -1,10 +1,10 @@
 """This checkout against another one, each in processes of its own, in turn: what a change costs.
 
-    python -m bench.checkouts OTHER [--rounds 7] [--threads 1] [--sides NAME ...]
+    python -m bench.checkouts OTHER [--rounds 7] [--threads 1] [--sides NAME ... [--only PART ...]]
 
 OTHER is a checkout with a `.venv` in it. The table has their time over ours, by row. With --sides
 the rows are all cases of other benches that both have (`gemm conv attention int8 language tensor
-recurrent fused`), each with the quartiles of its rounds; at the end the mean of each.
+recurrent fused`), each with the least and the most of its rounds; at the end the mean of each.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ import arenite
 from arenite.tensor import asarray
 
 HERE = Path(__file__).resolve()
+#: Measurements of each side in one process of it.
+TURNS = 3
 RNG = np.random.default_rng(0)
 
 
@@ -76,27 +78,34 @@ def measured(checkout: Path, threads: int) -> dict[str, float]:
     return found
 
 
-def compare_sides(name: str, other: Path, threads: int, rounds: int) -> None:
-    """Our side of a bench, as it is here and there."""
+def compare_sides(name: str, other: Path, threads: int, rounds: int, only: list[str]) -> None:
+    """Our side of a bench, as it is here and there. Each round is of new processes: where in one
+    its arrays happen to lie may make a fifth of the time of a product by few rows."""
     from bench.harness import Side, SideFailed, compare  # `--rows` runs outside of the package
 
     module = f"bench.{name}_ours"
-    ours, theirs = Side(module), Side(module, other)
-    ratios: list[float] = []
+    means: list[float] = []
     for case in map(str, importlib.import_module(f"bench.{name}_cases").CASES):
-        try:
-            found = compare(ours, theirs, case, threads, rounds=rounds)
-        except SideFailed as failed:
-            print(f"{name}, {case}: {str(failed)[:100]}")
+        if only and not any(part in case for part in only):
             continue
-        ratios.append(found.ratio)
-        spread = f"{found.low:.2f} to {found.high:.2f}"
-        print(f"{name + ', ' + case:44} {found.ratio:.2f}   {spread}", flush=True)
-    ours.close()
-    theirs.close()
-    if ratios:
-        mean = statistics.geometric_mean(ratios)
-        print(f"{name}, {threads} threads: mean {mean:.3f} of {len(ratios)} cases", flush=True)
+        ratios: list[float] = []
+        for _ in range(rounds):
+            ours, theirs = Side(module), Side(module, other)
+            try:
+                ratios.append(compare(ours, theirs, case, threads, rounds=TURNS).ratio)
+            except SideFailed as failed:
+                print(f"{name}, {case}: {str(failed)[:100]}")
+                break
+            finally:
+                ours.close()
+                theirs.close()
+        if ratios:
+            means.append(statistics.median(ratios))
+            spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+            print(f"{name + ', ' + case:44} {means[-1]:.2f}   {spread}", flush=True)
+    if means:
+        mean = statistics.geometric_mean(means)
+        print(f"{name}, {threads} threads: mean {mean:.3f} of {len(means)} cases", flush=True)
 
 
 def main() -> None:
@@ -105,6 +114,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--sides", nargs="+", metavar="NAME", default=[])
+    parser.add_argument("--only", nargs="+", metavar="PART", default=[], help="parts of names")
     parser.add_argument("--rows", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.rows:
@@ -113,7 +123,7 @@ def main() -> None:
     if given.other is None or not (given.other / ".venv/bin/python").exists():
         sys.exit("give a checkout that has a .venv with this project installed in it")
     for name in given.sides:
-        compare_sides(name, given.other.resolve(), given.threads, given.rounds)
+        compare_sides(name, given.other.resolve(), given.threads, given.rounds, given.only)
     if given.sides:
         return
     ratios: dict[str, list[float]] = {}
