@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from arenite.serve.served import Served
 
 MAX_KEYS = 1000
+_log = logging.getLogger("arenite.serve")
 
 
 @spread
@@ -78,6 +79,7 @@ def serve(
         from arenite.serve import server
         from arenite.serve.app import app_of
         from arenite.serve.guard import Rules
+        from arenite.serve.logs import log_as_json
         from arenite.serve.served import resident_nbytes
     except ModuleNotFoundError as error:
         raise NotSupported(
@@ -88,10 +90,11 @@ def serve(
         origins=tuple(cors or ()),
         hosts=tuple(host_name or ()),
         timeout=timeout,
-        json_logs=json_logs,
     )
+    if json_logs:
+        log_as_json()
     server.check_exposure(host, rules, open_to_all=open_to_all)
-    logging.getLogger("arenite.serve").setLevel(logging.INFO)
+    _log.setLevel(logging.INFO)
     share_heap()
     server.import_requested_modules()
     program_nbytes = resident_nbytes()
@@ -107,7 +110,8 @@ def serve(
                 sizes = (served.plan.total_nbytes, program_nbytes, served.grammar_nbytes)
                 model, program, grammar = map(readable_nbytes, sizes)
                 tables = f" and {grammar} of grammar tables" if served.grammar_nbytes else ""
-                output.note(
+                tell = _log.info if json_logs else output.note
+                tell(
                     f"{served.name} is served at {place} in {model}, beside {program} of the "
                     f"server itself{tables}; Ctrl-C ends it"
                 )
@@ -148,7 +152,7 @@ def _served(
             raise InvalidArgument(f"--dim is for ONNX models, and {path} is a language model")
         if LanguageFile.open(path).is_embedding:
             embedder = arenite.load(path, kind="language", on_progress=on_progress, **options)
-            return ServedText(name, embedder, max_body=limit)
+            return ServedText(name, embedder, queue=queue, max_body=limit)
         engine = Engine(path, slots=slots, queue=queue, on_progress=on_progress, **options)
         return ServedText(name, engine, max_body=limit)
 

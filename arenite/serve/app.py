@@ -31,11 +31,11 @@ ERRORS: dict[str, Callable[[ApiError], dict[str, Any]]] = {
 
 def app_of(served: Served, rules: Rules) -> App:
     """The app for one model."""
-    routes = list(_routes_of(served))
-    metrics = Metrics(frozenset(route.path for route in routes))
-    routes += About(served, metrics).routes()
+    metrics = Metrics()
+    routes = [*_routes_of(served), *About(served, metrics).routes()]
     # The router alone: the layers that come with an app would answer errors in their own words.
-    return Guard(Router(routes), rules, metrics, error_body)
+    router = Router(routes, redirect_slashes=False)
+    return Guard(router, routes, rules, metrics, error_body)
 
 
 def _routes_of(served: Served) -> list[Route]:

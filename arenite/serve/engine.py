@@ -243,6 +243,8 @@ class Engine(Closing):
 
     def profile(self) -> Profile:
         """A table of the kernels of a step, with what each costs: the last one, run once more."""
+        if threading.current_thread() is self._thread:  # a listener, between two steps
+            return self.batch.profile()
         wanted: Future[Profile] = Future()
         with self._changed:
             self._check_open()

@@ -387,6 +387,27 @@ def test_a_listener_that_fails_ends_its_own_text(engine: Engine) -> None:
     assert engine.stats().n_cancelled == before + 1
 
 
+def test_a_stream_is_read_once(engine: Engine) -> None:
+    stream = engine.submit([5, 6], max_tokens=2)
+    assert len(list(stream)) == 2
+    heard: list[Chunk | BaseException] = []
+    for other in (stream, engine.submit([5, 6], max_tokens=2, listener=heard.append)):
+        with pytest.raises(InvalidArgument, match="once"):
+            other.text()
+
+
+def test_a_listener_may_ask_for_a_profile(engine: Engine) -> None:
+    """It is called on the thread that makes profiles, which can't wait for itself."""
+    profiles = []
+
+    def listen(chunk: Chunk | BaseException) -> None:
+        profiles.append(engine.profile())
+
+    engine.submit([5, 6], max_tokens=2, listener=listen)
+    assert engine.submit([5, 6], max_tokens=4).text() is not None
+    assert len(profiles) == 2
+
+
 def test_clients_that_come_and_go_leave_nothing_behind(folder: Path) -> None:
     """Some read all, some leave, some never read, some ask for rubbish; each finished text is the
     one that its request gives alone."""
@@ -479,8 +500,11 @@ def test_models_for_embeddings_are_refused(folder: Path) -> None:
 
 def test_a_forked_process_has_no_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its thread stays behind: nobody would ever answer."""
+    stream = engine.submit([5, 6], max_tokens=1)
     with monkeypatch.context() as patched:
         patched.setattr("os.getpid", lambda: -1)
         with pytest.raises(RunFailed, match="forked"):
             engine.submit([5, 6], max_tokens=1)
-    assert len(list(engine.submit([5, 6], max_tokens=1))) == 1
+        with pytest.raises(RunFailed, match="forked"):
+            stream.text()
+    assert len(list(stream)) == 1
