@@ -77,7 +77,7 @@ def serve(
     """
     try:
         from arenite.serve import server
-        from arenite.serve.app import app_of
+        from arenite.serve.app import app_of, waiting_app
         from arenite.serve.guard import Rules
         from arenite.serve.logs import log_as_json
         from arenite.serve.served import resident_nbytes
@@ -99,9 +99,10 @@ def serve(
     server.import_requested_modules()
     program_nbytes = resident_nbytes()
     with server.bound_socket(host, port) as bound:
-        path = language.obtain(model, loading.offline)
-        title = language.title(model, path)
-        served = _served(path, name or title, loading, dim, slots, queue, max_body)
+        with server.meanwhile(waiting_app(name or model or "", rules), bound):
+            path = language.obtain(model, loading.offline)
+            title = language.title(model, path)
+            served = _served(path, name or title, loading, dim, slots, queue, max_body)
         served.program_nbytes = program_nbytes
         with served:
             place = f"http://{_shown(host)}:{bound.getsockname()[1]}"

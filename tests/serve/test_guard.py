@@ -19,10 +19,11 @@ import pytest
 from arenite.errors import InvalidArgument
 from arenite.serve import served
 from arenite.serve import server as server_module
+from arenite.serve.app import waiting_app
 from arenite.serve.guard import Rules
 from arenite.serve.logs import log_as_json
 from arenite.serve.served import ServedText
-from arenite.serve.server import bound_socket, check_exposure
+from arenite.serve.server import bound_socket, check_exposure, meanwhile
 from tests.serve.running import Address, serving
 
 CHAT = "/v1/chat/completions"
@@ -87,6 +88,19 @@ def test_nobody_else_is_let_in_without_a_key() -> None:
         check_exposure(host, Rules(), open_to_all=True)
     for host in ("127.0.0.1", "::1", "localhost"):
         check_exposure(host, Rules(), open_to_all=False)
+
+
+def test_who_asks_while_a_model_is_loaded_is_told(talker: ServedText) -> None:
+    with bound_socket("127.0.0.1", 0) as bound:
+        address = Address(bound.getsockname()[1])
+        with meanwhile(waiting_app("tiny", Rules()), bound):
+            assert address.json("GET", "/health") == (200, {"status": "loading", "model": "tiny"})
+            for path in ("/ready", "/v2/health/ready", "/v1/models", "/api/tags", "/"):
+                response, content = address.ask("GET", path)
+                assert (response.status, response.headers["retry-after"]) == (503, "1")
+                assert "error" in json.loads(content)
+        with socket.create_connection(bound.getsockname()):  # it listens on
+            pass
 
 
 def test_a_port_that_is_taken_is_told() -> None:
