@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from arenite.generate.model import LanguageModel
     from arenite.memory.plan import MemoryPlan
     from arenite.model import CompiledModel, Model
-    from arenite.runtime.profile import Profile
 
 
 #: The largest body where none is given: of a model for texts so many bytes for each token of its
@@ -298,7 +297,7 @@ class ServedText(Served):
         """The kernels that cost most, measured now and then while there is work."""
         if is_busy and time.monotonic() - self._costs_at > PROFILE_SECONDS:
             self._costs_at = time.monotonic()
-            self._costs = dearest(engine.profile())
+            self._costs = dearest(engine.kernel_seconds())
         return self._costs
 
     def measures(self) -> tuple[Measures, Measures]:
@@ -387,14 +386,15 @@ class ServedArrays(Served):
         return dict(self.program(inputs))
 
 
-def dearest(profile: Profile) -> list[dict[str, Any]]:
+def dearest(seconds: Mapping[str, float]) -> list[dict[str, Any]]:
     """The kernels that cost most, and the share of each; those of all layers count as one."""
-    shares: dict[str, float] = {}
-    for kernel in profile.kernels:
-        name = kernel.name.rstrip("0123456789").rstrip("_")
-        shares[name] = shares.get(name, 0.0) + kernel.share
-    dear = sorted(shares.items(), key=lambda one: -one[1])[:N_DEAREST]
-    return [{"name": name, "share": share} for name, share in dear]
+    kinds: dict[str, float] = {}
+    for kernel, took in seconds.items():
+        name = kernel.rstrip("0123456789").rstrip("_")
+        kinds[name] = kinds.get(name, 0.0) + took
+    total = sum(kinds.values()) or 1.0
+    dear = sorted(kinds.items(), key=lambda one: -one[1])[:N_DEAREST]
+    return [{"name": name, "share": took / total} for name, took in dear]
 
 
 def resident_nbytes() -> int:

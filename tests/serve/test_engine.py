@@ -345,6 +345,9 @@ def test_what_it_does_can_be_seen(engine: Engine) -> None:
     held.set()
     engine.submit([7], max_tokens=2).text()
     assert "attention_pages" in str(engine.profile())
+    seconds = engine.kernel_seconds()
+    assert seconds.keys() == {kernel.name for kernel in engine.profile().kernels}
+    assert all(took > 0 for took in seconds.values())
     stats = engine.stats()
     assert len(stats.first_token_seconds) >= 2
     assert 0 < stats.step_seconds < stats.busy_seconds
