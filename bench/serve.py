@@ -65,7 +65,8 @@ class Server:
         until = time.monotonic() + START_SECONDS
         while True:
             try:
-                if self.get("/health")[0] == 200:
+                status, told = self.get("/health")
+                if status == 200 and "loading" not in told:
                     return
             except OSError:
                 pass

@@ -48,7 +48,7 @@ WRONG: list[Any] = [
     {"prompt": "a", "max_tokens": 1e400},
     {"prompt": "a", "temperature": "hot"},
     {"prompt": "a", "n": 10**6},
-    {"prompt": "a", "seed": -1},
+    {"prompt": "a", "seed": 2**64},
     {"prompt": "a", "stop": [""]},
     {"prompt": "a", "logit_bias": {"x": 1}},
     {"prompt": "a", "logit_bias": {"99999999": 1}, "max_tokens": 2},

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from arenite.serve.served import Served
 
 MAX_KEYS = 1000
+_log = logging.getLogger("arenite.serve")
 
 
 @spread
@@ -76,8 +77,9 @@ def serve(
     """
     try:
         from arenite.serve import server
-        from arenite.serve.app import app_of
+        from arenite.serve.app import app_of, waiting_app
         from arenite.serve.guard import Rules
+        from arenite.serve.logs import log_as_json
         from arenite.serve.served import resident_nbytes
     except ModuleNotFoundError as error:
         raise NotSupported(
@@ -88,17 +90,19 @@ def serve(
         origins=tuple(cors or ()),
         hosts=tuple(host_name or ()),
         timeout=timeout,
-        json_logs=json_logs,
     )
+    if json_logs:
+        log_as_json()
     server.check_exposure(host, rules, open_to_all=open_to_all)
-    logging.getLogger("arenite.serve").setLevel(logging.INFO)
+    _log.setLevel(logging.INFO)
     share_heap()
     server.import_requested_modules()
     program_nbytes = resident_nbytes()
     with server.bound_socket(host, port) as bound:
-        path = language.obtain(model, loading.offline)
-        title = language.title(model, path)
-        served = _served(path, name or title, loading, dim, slots, queue, max_body)
+        with server.meanwhile(waiting_app(name or model or "", rules), bound):
+            path = language.obtain(model, loading.offline)
+            title = language.title(model, path)
+            served = _served(path, name or title, loading, dim, slots, queue, max_body)
         served.program_nbytes = program_nbytes
         with served:
             place = f"http://{_shown(host)}:{bound.getsockname()[1]}"
@@ -107,7 +111,8 @@ def serve(
                 sizes = (served.plan.total_nbytes, program_nbytes, served.grammar_nbytes)
                 model, program, grammar = map(readable_nbytes, sizes)
                 tables = f" and {grammar} of grammar tables" if served.grammar_nbytes else ""
-                output.note(
+                tell = _log.info if json_logs else output.note
+                tell(
                     f"{served.name} is served at {place} in {model}, beside {program} of the "
                     f"server itself{tables}; Ctrl-C ends it"
                 )
@@ -148,7 +153,7 @@ def _served(
             raise InvalidArgument(f"--dim is for ONNX models, and {path} is a language model")
         if LanguageFile.open(path).is_embedding:
             embedder = arenite.load(path, kind="language", on_progress=on_progress, **options)
-            return ServedText(name, embedder, max_body=limit)
+            return ServedText(name, embedder, queue=queue, max_body=limit)
         engine = Engine(path, slots=slots, queue=queue, on_progress=on_progress, **options)
         return ServedText(name, engine, max_body=limit)
 

@@ -351,15 +351,20 @@ class LanguageModel(Closing):
     ) -> NDArray[np.float32]:
         """`embed` for texts that are tokens already."""
         self._need_embeddings()
+        if not truncate:
+            self.check_lengths(texts)
+        rows = [self._embedded(list(tokens)) for tokens in texts]
+        return np.concatenate(rows) if rows else np.empty((0, self.file.description.width), "f4")
+
+    def check_lengths(self, texts: Sequence[Sequence[int]]) -> None:
+        """InvalidArgument where a text, given as tokens, is longer than the context."""
         for number, tokens in enumerate(texts):
-            if len(tokens) > self.context and not truncate:
+            if len(tokens) > self.context:
                 raise InvalidArgument(
                     f"text {number} of {len(texts)} has {len(tokens)} tokens and the context holds "
                     f"{self.context}; cut it into parts, or pass truncate=True to embed what its "
                     "first tokens say"
                 )
-        rows = [self._embedded(list(tokens)) for tokens in texts]
-        return np.concatenate(rows) if rows else np.empty((0, self.file.description.width), "f4")
 
     def _embedded(self, tokens: list[int]) -> NDArray[np.float32]:
         if len(tokens) > self.context:

@@ -33,6 +33,14 @@ class Timings(NamedTuple):
     limits: Callable[[int], Limits]  # of the device, with so many workers at once
     about: str = ""  # what else there is to say of a run, in a line
 
+    def seconds(self) -> dict[int, float]:
+        """What kernels took, over all threads, by their numbers."""
+        clocks: dict[int, int] = {}
+        for record in self.records:
+            kernel = int(record["kernel"])
+            clocks[kernel] = clocks.get(kernel, 0) + int(record["end"] - record["begin"])
+        return {kernel: count / self.clocks_per_second for kernel, count in clocks.items()}
+
 
 class Quick(Protocol):
     """A short way to run again: no check in Python."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from arenite.passes import Record
     from arenite.program.cached_kernel import CachedKernel, Kernels
     from arenite.program.decoding import ChosenToken, Decoding, TokenChoice
-    from arenite.program.loaded import Loaded, OnPacked
+    from arenite.program.loaded import Loaded, OnPacked, Timings
     from arenite.runtime.profile import Profile
     from arenite.runtime.state import HeldState, States
     from arenite.schedule import Schedule
@@ -327,10 +327,22 @@ class Executable(Closing):
         """Run once with time stamps: a table of kernels with their times."""
         from arenite.runtime.profile import Profile
 
+        reads = [self._named_reads(one) for one in self.kernels]
+        return Profile.of(self._timings(arrays), self.kernels, reads)
+
+    def kernel_seconds(self, *arrays: Any) -> dict[str, float]:
+        """Run once with time stamps: what each kernel took, by its name. Other than `profile` it
+        does not measure what the device can do, which takes memory and time."""
+        found: dict[str, float] = {}
+        for number, took in self._timings(arrays).seconds().items():
+            name = self.kernels[number].entry_point
+            found[name] = found.get(name, 0.0) + took
+        return found
+
+    def _timings(self, arrays: Sequence[Any]) -> Timings:
         with self._turn():
             self._check_failure()
-            timings = self._loaded.profile(*self._fitting([np.asarray(array) for array in arrays]))
-        return Profile.of(timings, self.kernels, [self._named_reads(one) for one in self.kernels])
+            return self._loaded.profile(*self._fitting([np.asarray(array) for array in arrays]))
 
     def save_html(
         self, path: str | PathLike[str], title: str = "", profile: Profile | None = None

@@ -13,6 +13,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
 
 from arenite.serve import inference_api, ollama_api, openai_api, openai_replies
 from arenite.serve.bodies import ApiError
@@ -31,11 +32,24 @@ ERRORS: dict[str, Callable[[ApiError], dict[str, Any]]] = {
 
 def app_of(served: Served, rules: Rules) -> App:
     """The app for one model."""
-    routes = list(_routes_of(served))
-    metrics = Metrics(frozenset(route.path for route in routes))
-    routes += About(served, metrics).routes()
+    metrics = Metrics()
+    routes = [*_routes_of(served), *About(served, metrics).routes()]
     # The router alone: the layers that come with an app would answer errors in their own words.
-    return Guard(Router(routes), rules, metrics, error_body)
+    router = Router(routes, redirect_slashes=False)
+    return Guard(router, routes, rules, metrics, error_body)
+
+
+def waiting_app(name: str, rules: Rules) -> App:
+    """The app while a model is loaded: it lives, and what it is asked for is to come."""
+
+    async def health(_: Request) -> Response:
+        return JSONResponse({"status": "loading", "model": name})
+
+    async def anything(scope: Scope, receive: Receive, send: Send) -> None:
+        raise ApiError(503, "the model is being loaded", code="loading", retry_after=1)
+
+    routes = [Route(path, health) for path in ("/health", "/v2/health/live")]
+    return Guard(Router(routes, default=anything), routes, rules, Metrics(), error_body)
 
 
 def _routes_of(served: Served) -> list[Route]:

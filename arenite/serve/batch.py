@@ -202,6 +202,13 @@ class Batch:
 
     def profile(self) -> Profile:
         """Run the last step once more, with time stamps: it writes what it wrote before."""
+        return self.executable.profile(*self._last_step())
+
+    def kernel_seconds(self) -> dict[str, float]:
+        """What each kernel takes of it alone."""
+        return self.executable.kernel_seconds(*self._last_step())
+
+    def _last_step(self) -> list[NDArray[np.integer]]:
         if self._last is None:
             raise RunFailed("there is no step to profile yet: submit a text first")
-        return self.executable.profile(*self._last)
+        return self._last

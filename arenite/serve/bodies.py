@@ -7,7 +7,7 @@ the field by its path, as the client wrote it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from arenite.errors import (
@@ -49,14 +49,17 @@ class ApiError(Exception):
         *,
         field: str | None = None,
         code: str | None = None,
-        retry_after: int | None = None,
+        retry_after: int | None = None,  # seconds
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.field = field
         self.code = code
-        self.retry_after = retry_after  # seconds
+        self.headers = dict(headers or {})
+        if retry_after is not None:
+            self.headers["retry-after"] = str(retry_after)
 
 
 def api_error(problem: AreniteError) -> ApiError:

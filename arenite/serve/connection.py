@@ -11,12 +11,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from arenite.serve.bodies import ApiError
+from arenite.serve.stream import nobody
 
 T = TypeVar("T")
 
 
 async def until_gone(
-    request: Request, work: Coroutine[Any, Any, T], cancel: Callable[[], None]
+    request: Request, work: Coroutine[Any, Any, T], cancel: Callable[[], None] = nobody
 ) -> T:
     """What `work` gives; where the client goes away before it is done, the work is cancelled."""
     task = asyncio.ensure_future(work)

@@ -17,12 +17,12 @@ import atexit
 import os
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from arenite.fetch.source import OnProgress
     from arenite.memory.plan import MemoryPlan
     from arenite.runtime.profile import Profile
+
+T = TypeVar("T")
 
 #: Requests that wait for a slot, at the most.
 DEFAULT_QUEUE = 64
@@ -118,7 +120,7 @@ class Engine(Closing):
         self._changed = threading.Condition(locks.reentrant())
         self._waiting: deque[Request] = deque()
         self._active: dict[Text, Request] = {}
-        self._profiles: list[Future[Profile]] = []
+        self._asked: list[tuple[Future[Any], Callable[[], Any]]] = []
         self._is_closing = False
         self._process = os.getpid()
         self._failure: BaseException | None = None
@@ -242,13 +244,25 @@ class Engine(Closing):
             )
 
     def profile(self) -> Profile:
-        """A table of the kernels of a step, with what each costs: the last one, run once more."""
-        wanted: Future[Profile] = Future()
+        """A table of the kernels of a step, with what each costs: the last one, run once more. The
+        first one measures what the machine can do, in memory beside the plan."""
+        return self._between_steps(self.batch.profile)
+
+    def kernel_seconds(self) -> dict[str, float]:
+        """What each kernel of a step took, by its name: the last one, run once more."""
+        return self._between_steps(self.batch.kernel_seconds)
+
+    def _between_steps(self, work: Callable[[], T]) -> T:
+        """What the engine's thread makes of it."""
+        if threading.current_thread() is self._thread:  # a listener, between two steps
+            return work()
+        wanted: Future[Any] = Future()
         with self._changed:
             self._check_open()
-            self._profiles.append(wanted)
+            self._asked.append((wanted, work))
             self._changed.notify()
-        return wanted.result()
+        made: T = wanted.result()
+        return made
 
     def close(self) -> None:
         """End all texts, as cancelled ones, and give every byte back to the system."""
@@ -296,7 +310,7 @@ class Engine(Closing):
                 while self._waiting and self.batch.admit(self._waiting[0].text):
                     request = self._waiting.popleft()
                     self._active[request.text] = request
-                if self._active or self._profiles:
+                if self._active or self._asked:
                     return True
                 if not self._changed.wait(IDLE_SECONDS):
                     give_back_heap()  # what many texts needed at once
@@ -338,7 +352,7 @@ class Engine(Closing):
             for request in begun:
                 counts.begun(request.stats())
         hand_out(made)
-        self._profile()
+        self._answer()
 
     def _chunk(self, request: Request, logits: NDArray[np.float32]) -> Chunk:
         made = request.text.continuation
@@ -377,14 +391,14 @@ class Engine(Closing):
         self._counts.n_failed += len(failed)
         hand_out([(request.stream, error) for request in failed])
 
-    def _profile(self) -> None:
+    def _answer(self) -> None:
         with self._changed:
-            wanted, self._profiles = self._profiles, []
-        for one in wanted:
+            asked, self._asked = self._asked, []
+        for wanted, work in asked:
             try:
-                one.set_result(self.batch.profile())
-            except AreniteError as error:
-                one.set_exception(error)
+                wanted.set_result(work())
+            except Exception as error:
+                wanted.set_exception(error)
 
     def _end_all(self) -> None:
         with self._changed:
@@ -394,9 +408,9 @@ class Engine(Closing):
                     hand_out([(request.stream, error)])
                 else:
                     self._end(request)
-            for one in self._profiles:
+            for wanted, _ in self._asked:
                 with suppress(Exception):
-                    one.set_exception(RunFailed("the engine was closed"))
+                    wanted.set_exception(RunFailed("the engine was closed"))
 
     def __repr__(self) -> str:
         return (

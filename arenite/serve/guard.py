@@ -14,12 +14,13 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from arenite.errors import AreniteError
 from arenite.serve.bodies import ApiError, api_error
@@ -35,6 +36,8 @@ OPEN_PATHS = frozenset({"/health", "/ready", "/v2/health/live", "/v2/health/read
 #: What is shown to all: the page, which asks for the rest with a key, and the plan.
 PAGE_PATHS = frozenset({"/", "/memory", "/favicon.ico"})
 
+#: What counts paths that no route answers to: they share it, so that no client can make more.
+OTHER_PATH = "other"
 #: What is read of a body that is not wanted, at the most.
 PASS_OVER_NBYTES = 2**28
 PASS_OVER_SECONDS = 30.0
@@ -50,7 +53,6 @@ class Rules:
     origins: tuple[str, ...] = ()  # of pages in browsers that may ask; beside the server's own
     hosts: tuple[str, ...] = ()  # names the server is reached by; beside addresses of this machine
     timeout: float = 600.0  # seconds from a request to the end of its answer
-    json_logs: bool = False
 
 
 class Guard:
@@ -59,11 +61,13 @@ class Guard:
     def __init__(
         self,
         app: App,
+        routes: Iterable[Route],
         rules: Rules,
         metrics: Metrics,
         error_body: Callable[[str, ApiError], dict[str, Any]],
     ) -> None:
         self._app = app
+        self._routes = {route.path: route.path_regex for route in routes}
         self._rules = rules
         self._metrics = metrics
         self._error_body = error_body
@@ -130,6 +134,7 @@ class Guard:
                 401,
                 "an API key is needed: Authorization: Bearer KEY, with one of the server's",
                 code="invalid_api_key",
+                headers={"www-authenticate": "Bearer"},
             )
 
     def _is_known(self, host: str) -> bool:
@@ -147,16 +152,19 @@ class Guard:
         return origin in (*own, *self._rules.origins) or "*" in self._rules.origins
 
     def _cors(self, scope: Message) -> list[tuple[bytes, bytes]]:
-        origin = dict(scope["headers"]).get(b"origin", b"").decode("latin-1")
+        headers = dict(scope["headers"])
+        origin = headers.get(b"origin", b"").decode("latin-1")
         if not origin or not self._rules.origins:
             return []
         if origin not in self._rules.origins and "*" not in self._rules.origins:
             return []
         return [
             (b"access-control-allow-origin", origin.encode("latin-1")),
-            (b"access-control-allow-headers", b"authorization, content-type, x-api-key"),
+            # Clients have headers of their own; an origin that may ask may send them.
+            (b"access-control-allow-headers", headers.get(b"access-control-request-headers", b"*")),
             (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
-            (b"vary", b"Origin"),
+            (b"access-control-expose-headers", b"retry-after, x-request-id"),
+            (b"vary", b"Origin, Access-Control-Request-Headers"),
         ]
 
     async def _tell(self, exchange: Exchange, problem: ApiError) -> None:
@@ -165,14 +173,20 @@ class Guard:
             return  # the answer has begun: what is wrong was told in it, or the client is gone
         content = json.dumps(self._error_body(exchange.path, problem)).encode()
         headers = [(b"content-type", b"application/json")]
-        if problem.retry_after is not None:
-            headers.append((b"retry-after", str(problem.retry_after).encode()))
+        headers += [(name.encode(), value.encode()) for name, value in problem.headers.items()]
         await exchange.answer(problem.status, content, headers)
+
+    def _route_of(self, path: str) -> str:
+        """The route that answers to a path, with names as {name}."""
+        if path in self._routes:
+            return path
+        found = (route for route, pattern in self._routes.items() if pattern.match(path))
+        return next(found, OTHER_PATH)
 
     def _record(self, exchange: Exchange) -> None:
         seconds = time.perf_counter() - exchange.started
         status = exchange.status or 499
-        self._metrics.request(exchange.path, status, seconds)
+        self._metrics.request(self._route_of(exchange.path), status, seconds)
         told: dict[str, Any] = {
             "id": exchange.id,
             "method": exchange.method,
@@ -183,18 +197,17 @@ class Guard:
         if exchange.problem:
             told["error"] = exchange.problem[:300]
         # As JSON no character of a path or a message can do anything to a terminal or a log.
-        line = json.dumps(told)
-        if not self._rules.json_logs:
-            line = f"{told['method']} {json.dumps(told['path'])} {status} {seconds:.3f} s"
-            line += f" {json.dumps(told['error'])}" if exchange.problem else ""
-        _log.info("%s", line)
+        line = f"{told['method']} {json.dumps(told['path'])} {status} {seconds:.3f} s"
+        line += f" {json.dumps(told['error'])}" if exchange.problem else ""
+        _log.info("%s", line, extra={"fields": told})
 
 
 def _routing_error(problem: HTTPException, exchange: Exchange) -> ApiError:
     """What the router finds wrong: no such path, or another method."""
     what = {404: "there is nothing at", 405: f"{exchange.method[:20]} is not answered at"}
     told = what.get(problem.status_code, str(problem.detail))
-    return ApiError(problem.status_code, f"{told} {exchange.path[:200]}")
+    path = exchange.path[:200]
+    return ApiError(problem.status_code, f"{told} {path}", headers=problem.headers)
 
 
 class Exchange:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -19,6 +20,7 @@ from starlette.routing import Route
 
 from arenite import __version__
 from arenite.serve.bodies import ApiError, Body
+from arenite.serve.connection import until_gone
 
 if TYPE_CHECKING:
     from arenite.model import ValueInfo
@@ -34,10 +36,12 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "BYTES": np.dtype(object),
 }  # fmt: skip
 NAMES = {str(dtype): name for name, dtype in DTYPES.items()}
-#: What JSON has for elements, by kinds of types; the others are whole numbers.
-ELEMENTS: dict[str, type | tuple[type, ...]] = {"O": str, "b": bool, "f": (int, float)}
+#: What JSON has for elements, by kinds of types (V is BF16's); the others are whole numbers.
+ELEMENTS: dict[str, set[type]] = {"O": {str}, "b": {bool}, "f": {int, float}, "V": {int, float}}
 VERSION = "1"
 LENGTH_HEADER = "inference-header-content-length"
+#: Of characters, in what JSON has as texts: no encoding has them.
+HALVES = re.compile("[\ud800-\udfff]")
 MAX_RANK = 64
 MAX_ARRAYS = 4096
 
@@ -101,13 +105,16 @@ class Inference:
 
     async def infer(self, request: Request) -> Response:
         self._check(request)
-        content = await self.served.content(request)
-        n_json = _json_length(request, len(content))
-        body = Body.read(content[:n_json])
-        arrays = _inputs(body, memoryview(content)[n_json:])
-        wanted = body.objects("outputs", MAX_ARRAYS)
-        results = await self.served.run(arrays)
-        return _answer(self.served.name, body, wanted, results)
+        async with self.served.content(request) as content:
+            n_json = _json_length(request, len(content))
+            body = Body.read(content[:n_json])
+            arrays = _inputs(body, memoryview(content)[n_json:])
+            forms = _forms(body, [one.name for one in self.served.model.outputs])
+            head = {"model_name": self.served.name, "model_version": VERSION}
+            if "id" in body:
+                head["id"] = body.text("id")
+            results = await until_gone(request, self.served.run(arrays))
+        return _answer(head, forms, results)
 
 
 def _described(value: ValueInfo) -> dict[str, Any]:
@@ -191,9 +198,10 @@ def _of_json(one: Body, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray
             400, f"{one.name_of('data')} has {len(level)} elements; the shape {list(shape)} "
             f"needs {math.prod(shape)}", field=one.name_of("data")
         )  # fmt: skip
-    good: type | tuple[type, ...] = ELEMENTS.get(dtype.kind, int)
-    if not all(isinstance(item, good) for item in level):
+    if not set(map(type, level)) <= ELEMENTS.get(dtype.kind, {int}):
         raise one.wrong("data", f"elements of type {one.text('datatype')}")
+    if dtype.kind == "O" and any(HALVES.search(text) for text in level):
+        raise one.wrong("data", "texts without halves of characters")
     try:
         return np.array(level, dtype).reshape(shape)
     except (OverflowError, ValueError, TypeError) as error:
@@ -212,59 +220,66 @@ def _of_bytes(
                 f"{one.text('datatype')} needs {count * dtype.itemsize}"
             )  # fmt: skip
         return np.frombuffer(content, dtype.newbyteorder("<")).astype(dtype).reshape(shape)
-    found: list[str] = []
+    texts: list[bytes] = []
     at = 0
     while at < len(content):
         end = at + 4 + int.from_bytes(content[at : at + 4], "little")
         if at + 4 > len(content) or end > len(content):
             raise ApiError(400, f"{one.name_of('shape')[:-6]}: a text ends behind its bytes")
-        found.append(bytes(content[at + 4 : end]).decode(errors="replace"))
+        texts.append(bytes(content[at + 4 : end]))
         at = end
-    if len(found) != count:
-        raise ApiError(400, f"{one.name_of('shape')[:-6]} has {len(found)} texts, not {count}")
-    return np.array(found, object).reshape(shape)
+    if len(texts) != count:
+        raise ApiError(400, f"{one.name_of('shape')[:-6]} has {len(texts)} texts, not {count}")
+    try:
+        return np.array([text.decode() for text in texts], object).reshape(shape)
+    except UnicodeDecodeError as error:
+        told = f"{one.name_of('shape')[:-6]}: a text is not UTF-8: {error.reason}"
+        raise ApiError(400, told) from None
+
+
+def _forms(body: Body, names: list[str]) -> dict[str, bool]:
+    """The outputs that are asked for, and whether each is to come as bytes."""
+    parameters = body.object("parameters")
+    all_binary = parameters is not None and parameters.flag("binary_data_output")
+    wanted = body.objects("outputs", MAX_ARRAYS)
+    if not wanted:
+        return dict.fromkeys(names, all_binary)
+    forms: dict[str, bool] = {}
+    for one in wanted:
+        output = one.text("name")
+        if output not in names:
+            raise one.wrong("name", f"one of {', '.join(names)}")
+        own = one.object("parameters")
+        _check_parameters(own)
+        forms[output] = all_binary if own is None else own.flag("binary_data", all_binary)
+    return forms
 
 
 def _answer(
-    name: str, body: Body, wanted: list[Body], results: dict[str, NDArray[Any]]
+    head: dict[str, str], forms: dict[str, bool], results: dict[str, NDArray[Any]]
 ) -> Response:
-    parameters = body.object("parameters")
-    all_binary = parameters is not None and parameters.flag("binary_data_output")
-    forms = dict.fromkeys(results, all_binary)
-    if wanted:
-        forms = {}
-        for one in wanted:
-            output = one.text("name")
-            if output not in results:
-                raise one.wrong("name", f"one of {', '.join(results)}")
-            own = one.object("parameters")
-            _check_parameters(own)
-            forms[output] = all_binary if own is None else own.flag("binary_data", all_binary)
     outputs: list[dict[str, Any]] = []
     rest: list[bytes] = []
     for output, is_binary in forms.items():
         array = results[output]
-        told: dict[str, Any] = {
+        output_told: dict[str, Any] = {
             "name": output,
             "datatype": "BYTES" if array.dtype.kind in "USO" else _datatype(str(array.dtype)),
             "shape": list(array.shape),
         }
         if is_binary:
             rest.append(_bytes_of(array))
-            told["parameters"] = {"binary_data_size": len(rest[-1])}
+            output_told["parameters"] = {"binary_data_size": len(rest[-1])}
         else:
-            told["data"] = _finite(array)
-        outputs.append(told)
-    answer: dict[str, Any] = {"model_name": name, "model_version": VERSION, "outputs": outputs}
-    if "id" in body:
-        answer["id"] = body.text("id")
-    head = json.dumps(answer, allow_nan=False).encode()
+            output_told["data"] = _finite(array)
+        outputs.append(output_told)
+    told = json.dumps(head | {"outputs": outputs}, allow_nan=False).encode()
     if not rest:
-        return Response(head, media_type="application/json")
+        return Response(told, media_type="application/json")
     return Response(
-        b"".join([head, *rest]),
+        b"".join([told, *rest]),
         media_type="application/octet-stream",
-        headers={"Inference-Header-Content-Length": str(len(head))},
+        headers={"Inference-Header-Content-Length": str(len(told))},
     )
 
 
@@ -277,7 +292,7 @@ def _bytes_of(array: NDArray[Any]) -> bytes:
 
 def _finite(array: NDArray[Any]) -> list[Any]:
     """Elements as JSON has them, which knows no infinities."""
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
+    if array.dtype.kind in "fV" and not np.isfinite(array).all():
         raise ApiError(400, "a result is not finite, which JSON can't say; ask for binary_data")
     if array.dtype.kind in "USO":
         return [str(text) for text in array.ravel()]

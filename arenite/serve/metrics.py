@@ -12,8 +12,6 @@ from arenite import locks
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 #: Values by name, each with what it says.
 Measures = dict[str, tuple[str, float]]
-#: Paths that have counts of their own; the others share one, so that no client can make more.
-OTHER_PATH = "other"
 
 
 class Histogram:
@@ -39,17 +37,15 @@ class Histogram:
 class Metrics:
     """Counts since the server began."""
 
-    def __init__(self, paths: frozenset[str]) -> None:
-        self._paths = paths
+    def __init__(self) -> None:
         self._lock = locks.reentrant()
         self._requests: Counter[tuple[str, int]] = Counter()
         self._seconds = Histogram()
 
-    def request(self, path: str, status: int, seconds: float) -> None:
+    def request(self, route: str, status: int, seconds: float) -> None:
         """A request was answered."""
-        known = path if path in self._paths else OTHER_PATH
         with self._lock:
-            self._requests[known, status] += 1
+            self._requests[route, status] += 1
             self._seconds.add(seconds)
 
     def text(
@@ -74,6 +70,6 @@ class Metrics:
                 lines += [
                     f"# HELP arenite_{name} {about}",
                     f"# TYPE arenite_{name} {kind}",
-                    f"arenite_{name} {value:g}",
+                    f"arenite_{name} {value}",
                 ]
         return "\n".join(lines) + "\n"

@@ -136,6 +136,7 @@ class Ollama:
         return await self._respond(request, body, Talk(self.served, wanted))
 
     def _chat_request(self, body: Body) -> TextRequest:
+        self._refuse(body, "think")
         messages = texts.messages_of(body, self.served.template)
         functions = texts.functions_of(body)
         tools = texts.tools_of(body, functions, self.served) if functions else None
@@ -145,13 +146,17 @@ class Ollama:
 
     async def generate(self, request: Request) -> Response:
         body = await self.served.body(request)
-        for name in ("suffix", "images", "context"):
-            if body.get(name):
-                raise body.refused(name, "this server does not know it")
+        self._refuse(body, "suffix", "images", "context", "template", "think")
         if not body.get("prompt"):
             return JSONResponse(self._loaded({"response": ""}))
         wanted = await asyncio.to_thread(self._generate_request, body)
         return await self._respond(request, body, Story(self.served, wanted))
+
+    def _refuse(self, body: Body, *names: str) -> None:
+        """ApiError where something is asked for that nothing is done with."""
+        for name in names:
+            if body.get(name):
+                raise body.refused(name, "this server does not know it")
 
     def _generate_request(self, body: Body) -> TextRequest:
         prompt = body.text("prompt")
@@ -186,7 +191,9 @@ class Ollama:
         body = await self.served.body(request)
         started = time.perf_counter_ns()
         inputs = await asyncio.to_thread(self.served.prompts, body, "input", MAX_INPUTS)
-        rows = await self.served.embed(inputs, truncate=body.flag("truncate", usual=True))
+        self.served.check_dimensions(body)
+        made = self.served.embed(inputs, truncate=body.flag("truncate", usual=True))
+        rows = await until_gone(request, made)
         return JSONResponse(
             {
                 "model": self.served.name,
@@ -201,7 +208,7 @@ class Ollama:
         """The way to ask for one that older clients know."""
         body = await self.served.body(request)
         tokens = await asyncio.to_thread(self.served.encoded, body.text("prompt"))
-        [row] = await self.served.embed([tokens], truncate=True)
+        [row] = await until_gone(request, self.served.embed([tokens], truncate=True))
         return JSONResponse({"embedding": [float(value) for value in row]})
 
 
@@ -325,9 +332,11 @@ def _sampling(body: Body) -> dict[str, Any]:
     if form not in (None, "", "json") and not isinstance(form, dict):
         raise body.wrong("format", '"json" or a JSON schema')
     limit = options.whole("num_predict", -2, 2**31)
+    # A seed of -1 is none.
+    names = {one: name for one, name in SAMPLING.items() if (one, options.get(one)) != ("seed", -1)}
     return texts.sampling_of(
         options,
-        SAMPLING,
+        names,
         stop=options.texts("stop", texts.MAX_STOPS),
         max_tokens=limit if limit is not None and limit > 0 else None,
         json_schema={"type": "object"} if form == "json" else (form or None),

@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from arenite.serve import texts
 from arenite.serve.bodies import Body
+from arenite.serve.connection import until_gone
 from arenite.serve.openai_replies import ChatReply, CompletionReply, respond
 from arenite.serve.texts import TextRequest
 
@@ -35,6 +36,16 @@ SAMPLING = {
     "repetition_penalty": "repetition_penalty",
     "seed": "seed",
 }
+#: Fields of a chat that would change its answer, and that nothing is done with.
+UNKNOWN = (
+    "audio",
+    "chat_template_kwargs",
+    "function_call",
+    "functions",
+    "prediction",
+    "reasoning_effort",
+    "web_search_options",
+)
 #: Tokens of a completion where the request says nothing, as the API has it.
 USUAL_COMPLETION = 16
 MAX_INPUTS = 2048  # texts of one request for embeddings or completions
@@ -83,9 +94,11 @@ class OpenAi:
 
     def _chat_request(self, body: Body) -> TextRequest:
         messages = texts.messages_of(body, self.served.template)
-        for name in ("functions", "function_call", "audio", "prediction", "web_search_options"):
+        for name in UNKNOWN:
             if name in body:
                 raise body.refused(name, "this server does not know it")
+        if set(body.texts("modalities", 2)) - {"text"}:
+            raise body.wrong("modalities", '["text"]')
         functions = texts.functions_of(body)
         functions, wanted = _chosen(body, functions)
         tools, grammar = None, None
@@ -113,9 +126,12 @@ class OpenAi:
 
     async def completions(self, request: Request) -> Response:
         body = await self.served.body(request)
-        for name in ("suffix", "best_of"):
-            if body.get(name) not in (None, 1, ""):
-                raise body.refused(name, "this server does not know it")
+        if body.get("suffix"):
+            raise body.refused("suffix", "this server does not know it")
+        if body.get("best_of") not in (None, body.get("n") or 1):
+            raise body.wrong("best_of", "what n is")
+        if body.flag("echo") and "logprobs" in body:
+            raise body.refused("logprobs", "those of a prompt, with echo, are not known here")
         wanted = await asyncio.to_thread(self._completion_requests, body)
         reply = CompletionReply(self.served, body, wanted)
         return await respond(request, reply, body)
@@ -160,9 +176,8 @@ class OpenAi:
         if form not in ("float", "base64"):
             raise body.wrong("encoding_format", '"float" or "base64"')
         inputs = await asyncio.to_thread(self.served.prompts, body, "input", MAX_INPUTS)
-        rows = await self.served.embed(inputs)
-        if body.get("dimensions") not in (None, rows.shape[1]):
-            raise body.wrong("dimensions", f"{rows.shape[1]}, which is what this model makes")
+        self.served.check_dimensions(body)
+        rows = await until_gone(request, self.served.embed(inputs))
         n_tokens = sum(map(len, inputs))
         data = [
             {"object": "embedding", "index": number, "embedding": _vector(row, form)}

@@ -6,12 +6,12 @@ In: requests for texts, which the engine makes. Out: what the `openai` package r
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
 import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -243,19 +243,18 @@ class CompletionChoice(Choice):
     ) -> None:
         super().__init__(index, request, tokenizer)
         self._echoed = tokenizer.decode(request.tokens) if echo else ""
-        self._n_told = len(self._echoed)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._n_characters = 0  # of the tokens that were told
 
     def begin(self) -> list[dict[str, Any]]:
         return [self._part(self._echoed, None, None)] if self._echoed else []
 
     def push(self, chunk: Chunk) -> list[dict[str, Any]]:
-        told = self._told([chunk], self._n_told)
-        self._n_told += len(chunk.text)
-        return [self._part(chunk.text, told, chunk.finish)]
+        return [self._part(chunk.text, self._told([chunk]), chunk.finish)]
 
     def whole(self, chunks: Sequence[Chunk]) -> dict[str, Any]:
         text = self._echoed + "".join(chunk.text for chunk in chunks)
-        return self._part(text, self._told(chunks, len(self._echoed)), chunks[-1].finish)
+        return self._part(text, self._told(chunks), chunks[-1].finish)
 
     def _part(
         self, text: str, told: dict[str, Any] | None, finish: Finish | None
@@ -263,20 +262,23 @@ class CompletionChoice(Choice):
         reason = None if finish is None else FINISH[finish]
         return {"index": self.index, "text": text, "logprobs": told, "finish_reason": reason}
 
-    def _told(self, chunks: Sequence[Chunk], offset: int) -> dict[str, Any] | None:
+    def _told(self, chunks: Sequence[Chunk]) -> dict[str, Any] | None:
         """The likelihoods of tokens, in the columns that completions have them in."""
         if self.request.n_logprobs is None:
             return None
         chosen = [choice for chunk in chunks for choice in self.tokens(chunk)]
-        tokens = [_text(choice.content) for choice in chosen]
+        offsets = []
+        for choice in chosen:
+            offsets.append(self._n_characters)
+            self._n_characters += len(self._decoder.decode(choice.content))
         return {
-            "tokens": tokens,
+            "tokens": [_named(choice.content) for choice in chosen],
             "token_logprobs": [choice.logprob for choice in chosen],
             "top_logprobs": [
-                {_text(other.content): other.logprob for other in choice.likeliest}
+                {_named(other.content): other.logprob for other in choice.likeliest}
                 for choice in chosen
             ],
-            "text_offset": [*accumulate(map(len, tokens[:-1]), initial=offset)] if tokens else [],
+            "text_offset": offsets,
         }
 
 
@@ -342,3 +344,11 @@ def _chat_choices(chosen: Iterable[TokenChoice]) -> dict[str, Any]:
 
 def _text(content: bytes) -> str:
     return content.decode(errors="replace")
+
+
+def _named(content: bytes) -> str:
+    """A token as a name: parts of characters are told apart by their bytes."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in content)

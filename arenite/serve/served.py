@@ -11,26 +11,27 @@ import os
 import time
 import zlib
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from starlette.requests import ClientDisconnect, Request
 
-from arenite import locks
 from arenite.errors import AreniteError
 from arenite.generate.grammar import make_tables
 from arenite.program.closing import Closing
 from arenite.serve.bodies import ApiError, Body, api_error, tokens_of
-from arenite.serve.engine import Engine
+from arenite.serve.engine import DEFAULT_QUEUE, Engine
 from arenite.serve.metrics import Measures
+from arenite.serve.turns import Turns
 
 if TYPE_CHECKING:
     from arenite.generate.model import LanguageModel
     from arenite.memory.plan import MemoryPlan
     from arenite.model import CompiledModel, Model
-    from arenite.runtime.profile import Profile
 
 
 #: The largest body where none is given: of a model for texts so many bytes for each token of its
@@ -39,12 +40,14 @@ TOKEN_NBYTES = 64
 REST_NBYTES = 2**16
 BODY_NBYTES = 8 * 2**20
 #: How bodies may be packed, each with what unpacks the parts of one, so many bytes at the most.
-CODINGS: dict[str, Callable[[], Callable[[bytes, int], bytes]]] = {
+Unpack: TypeAlias = Callable[[bytes, int], bytes]
+CODINGS: dict[str, Callable[[], Unpack]] = {
     "identity": lambda: lambda part, _: part,
     "gzip": lambda: zlib.decompressobj(16 + zlib.MAX_WBITS).decompress,
     "deflate": lambda: zlib.decompressobj().decompress,
 }
-#: Bodies of the largest size that may be on their way at once, and the seconds that one has.
+#: Bodies of the largest size that may be held at once: on their way, and until arrays in them are
+#: run. The seconds that one has to come.
 N_BODIES = 4
 BODY_SECONDS = 60.0
 #: Between two measurements of kernels, each of which runs a step once more.
@@ -67,7 +70,7 @@ class Served(Closing):
         self.program_nbytes = 0
         #: What holds texts to schemas and grammars, for all of them: made before the first one.
         self.grammar_nbytes = 0
-        self._n_arriving = 0  # bytes of bodies
+        self._n_held = 0  # bytes of bodies
         self._began = time.monotonic()
 
     @property
@@ -88,8 +91,10 @@ class Served(Closing):
             "resident_bytes": ("Memory of the process.", resident_nbytes()),
         }, {}
 
-    async def content(self, request: Request) -> bytearray:
-        """The body of a request; ApiError where it is larger than is read, or does not come."""
+    @asynccontextmanager
+    async def content(self, request: Request) -> AsyncIterator[bytearray]:
+        """The body of a request, which counts among those that are held until the block is left;
+        ApiError where it is larger than is read, or does not come."""
         told = request.headers.get("content-length", "0")
         if told.isdecimal() and len(told) < 20 and int(told) > self.max_body:
             raise self._too_large()
@@ -99,24 +104,29 @@ class Served(Closing):
         unpack = CODINGS[coding]()
         content = bytearray()
         try:
+            await self._read(request, unpack, content)
+            yield content
+        finally:
+            self._n_held -= len(content)
+
+    async def _read(self, request: Request, unpack: Unpack, content: bytearray) -> None:
+        coding = request.headers.get("content-encoding", "identity").lower()
+        try:
             async with asyncio.timeout(BODY_SECONDS):
                 async for packed in request.stream():
                     part = unpack(packed, self.max_body + 1)
                     content += part
-                    self._n_arriving += len(part)
+                    self._n_held += len(part)
                     if len(content) > self.max_body:
                         raise self._too_large()
-                    if self._n_arriving > N_BODIES * self.max_body:
-                        raise ApiError(429, "many bodies are on their way", retry_after=1)
+                    if self._n_held > N_BODIES * self.max_body:
+                        raise ApiError(429, "many bodies are here; come back", retry_after=1)
         except ClientDisconnect:
             raise ApiError(499, "the client went away") from None
         except TimeoutError:
             raise ApiError(408, f"the body did not come within {BODY_SECONDS:g} s") from None
         except zlib.error as error:
             raise ApiError(400, f"the body is not {coding}: {error}") from None
-        finally:
-            self._n_arriving -= len(content)
-        return content
 
     def _too_large(self) -> ApiError:
         return ApiError(
@@ -127,7 +137,8 @@ class Served(Closing):
 
     async def body(self, request: Request) -> Body:
         """The JSON object of a request, for this model."""
-        body = Body.read(await self.content(request))
+        async with self.content(request) as content:
+            body = Body.read(content)
         if "model" in body:
             self.check_name(body.text("model"))
         return body
@@ -147,8 +158,14 @@ class ServedText(Served):
     """A language model: an engine, or a model for embeddings."""
 
     def __init__(
-        self, name: str, maker: Engine | LanguageModel, *, max_body: int | None = None
+        self,
+        name: str,
+        maker: Engine | LanguageModel,
+        *,
+        queue: int = DEFAULT_QUEUE,
+        max_body: int | None = None,
     ) -> None:
+        """`queue`: requests that wait for a model for embeddings; an engine has its own."""
         self.makes_text = isinstance(maker, Engine)
         if max_body is None and self.makes_text:
             max_body = maker.context * TOKEN_NBYTES + REST_NBYTES
@@ -158,7 +175,7 @@ class ServedText(Served):
         self.file = maker.file
         self.context = maker.context
         self.tokenizer = maker.tokenizer
-        self._embedding = locks.reentrant()
+        self._turns = Turns(queue)
         self._costs: list[dict[str, Any]] = []
         self._costs_at = 0.0
         if self.makes_text:
@@ -216,22 +233,31 @@ class ServedText(Served):
         except AreniteError as problem:
             raise api_error(problem) from None
 
+    def check_dimensions(self, body: Body) -> None:
+        """ApiError where vectors of another length are asked for than the model makes."""
+        width = self.file.description.width
+        if body.get("dimensions") not in (None, width):
+            raise body.wrong("dimensions", f"{width}, which is what this model makes")
+
     async def embed(
         self, inputs: Sequence[Sequence[int]], *, truncate: bool = False
     ) -> NDArray[np.float32]:
-        """A row for each text, given as tokens."""
+        """A row for each text, given as tokens; those of several requests take turns."""
         maker = self._maker
         if isinstance(maker, Engine):
             raise ApiError(400, f"{self.name} writes text; embeddings need a model made for them")
 
-        def embed() -> NDArray[np.float32]:
-            with self._embedding:
-                return maker.embed_tokens(inputs, truncate=truncate)
-
         try:
-            return await asyncio.to_thread(embed)
+            if not truncate:
+                maker.check_lengths(inputs)
+            with self._turns.place():
+                rows = [
+                    await self._turns.run(partial(maker.embed_tokens, [tokens], truncate=True))
+                    for tokens in inputs
+                ]
         except AreniteError as problem:
             raise api_error(problem) from None
+        return np.concatenate(rows)
 
     # What it does.
 
@@ -271,7 +297,7 @@ class ServedText(Served):
         """The kernels that cost most, measured now and then while there is work."""
         if is_busy and time.monotonic() - self._costs_at > PROFILE_SECONDS:
             self._costs_at = time.monotonic()
-            self._costs = dearest(engine.profile())
+            self._costs = dearest(engine.kernel_seconds())
         return self._costs
 
     def measures(self) -> tuple[Measures, Measures]:
@@ -330,9 +356,7 @@ class ServedArrays(Served):
         self.model, self.program = model, program
         self.about = f"An ONNX model: /v2/models/{name}/infer runs it."
         self._plan = plan
-        self._turn = locks.reentrant()
-        self._room = queue + 1
-        self._n_here = 0  # requests that run or wait; the event loop alone counts them
+        self._turns = Turns(queue)
         self._n_runs = 0
 
     @property
@@ -351,31 +375,26 @@ class ServedArrays(Served):
 
     async def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The outputs by their names; runs take turns."""
-        if self._n_here >= self._room:
-            raise ApiError(429, "as many requests wait as may; come back later", retry_after=1)
-        self._n_here += 1
         try:
-            return await asyncio.to_thread(self._run, inputs)
-        finally:
-            self._n_here -= 1
-
-    def _run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        try:
-            with self._turn:
-                self._n_runs += 1
-                return dict(self.program(inputs))
+            with self._turns.place():
+                return await self._turns.run(partial(self._run, inputs))
         except AreniteError as problem:
             raise api_error(problem) from None
 
+    def _run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        self._n_runs += 1
+        return dict(self.program(inputs))
 
-def dearest(profile: Profile) -> list[dict[str, Any]]:
+
+def dearest(seconds: Mapping[str, float]) -> list[dict[str, Any]]:
     """The kernels that cost most, and the share of each; those of all layers count as one."""
-    shares: dict[str, float] = {}
-    for kernel in profile.kernels:
-        name = kernel.name.rstrip("0123456789").rstrip("_")
-        shares[name] = shares.get(name, 0.0) + kernel.share
-    dear = sorted(shares.items(), key=lambda one: -one[1])[:N_DEAREST]
-    return [{"name": name, "share": share} for name, share in dear]
+    kinds: dict[str, float] = {}
+    for kernel, took in seconds.items():
+        name = kernel.rstrip("0123456789").rstrip("_")
+        kinds[name] = kinds.get(name, 0.0) + took
+    total = sum(kinds.values()) or 1.0
+    dear = sorted(kinds.items(), key=lambda one: -one[1])[:N_DEAREST]
+    return [{"name": name, "share": took / total} for name, took in dear]
 
 
 def resident_nbytes() -> int:

@@ -1,4 +1,4 @@
-"""The server: an app on a socket, until it is told to end.
+"""The server: an app on a socket, until it is told to end; another one while a model is loaded.
 
 It listens on this machine alone unless told otherwise, and elsewhere only with keys. Told to end,
 it takes no more requests, lets those that run finish for a while, then closes what is left.
@@ -6,13 +6,16 @@ it takes no more requests, lets those that run finish for a while, then closes w
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import ipaddress
 import logging
 import signal
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 
 import uvicorn
 
@@ -107,6 +110,32 @@ def run(app: App, bound: socket.socket, *, on_ready: Callable[[], None] = lambda
             server.run(sockets=[bound])
     finally:
         signal.signal(signal.SIGTERM, usual)
+
+
+@contextmanager
+def meanwhile(app: App, bound: socket.socket) -> Iterator[None]:
+    """Serve this app on a thread, until the block is left; the socket goes on to listen."""
+    server = _Meanwhile(config_of(app))
+    thread = threading.Thread(target=server.run, args=([bound.dup()],), name="arenite meanwhile")
+    thread.start()
+    try:
+        yield
+    finally:
+        server.ended.set_result(None)
+        thread.join()
+
+
+class _Meanwhile(uvicorn.Server):
+    """Ends when it is told to, and not up to a tenth of a second later."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        config.timeout_graceful_shutdown = 1
+        self.ended: Future[None] = Future()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await asyncio.wrap_future(self.ended)
 
 
 class _Server(uvicorn.Server):

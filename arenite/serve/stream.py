@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TypeAlias
 
+from arenite.errors import InvalidArgument, RunFailed
 from arenite.generate.continuation import Finish
 from arenite.generate.generation import Stats
 
@@ -47,6 +49,8 @@ class Stream:
         self.waker = waker
         self._queue: SimpleQueue[Chunk | BaseException] = SimpleQueue()
         self._put: Listener = listener or self._queue.put
+        self._is_read = listener is not None
+        self._process = os.getpid()
         self._is_cancelled = False
 
     def cancel(self) -> None:
@@ -69,6 +73,14 @@ class Stream:
 
     def __iter__(self) -> Iterator[Chunk]:
         """The chunks as they come. Who stops early cancels the rest."""
+        if self._is_read:
+            raise InvalidArgument("a stream is read once, by its listener where it has one")
+        if self._process != os.getpid():
+            raise RunFailed("what makes this text runs in the process that was forked")
+        self._is_read = True
+        return self._chunks()
+
+    def _chunks(self) -> Iterator[Chunk]:
         try:
             while True:
                 chunk = self._queue.get()

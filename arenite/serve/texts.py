@@ -31,6 +31,8 @@ MAX_STOPS = 16
 MAX_TOOLS = 128
 MAX_NAME = 128  # characters of the name of a tool
 NAME = re.compile(rf"[\w.-]{{1,{MAX_NAME}}}")
+#: What parts of a content call their text, by their types.
+PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 MAX_TOP_LOGPROBS = 20
 MAX_ANSWERS = 16  # to one request
 RETRY_SECONDS = 1  # after which one that found no place may come again
@@ -70,6 +72,10 @@ class Answers:
         self._inbox = Inbox(loop)
         #: What each answer was asked for with.
         self.requests = [one for one in requests for _ in range(one.n_answers)]
+        most = engine.settings.slots + engine.queue
+        if len(self.requests) > most:
+            told = f"{len(self.requests)} texts are asked for; at most {most} are made or wait here"
+            raise ApiError(400, told)
         self._streams: list[Stream] = []
         try:
             for request in requests:
@@ -131,13 +137,27 @@ def choices_of(chunk: Chunk, token_bytes: Callable[[int], bytes]) -> list[TokenC
 
 def sampling_of(body: Body, names: Mapping[str, str], **more: Any) -> dict[str, Any]:
     """How tokens are chosen, by the names that an API has for it, checked."""
-    given = {ours: body.get(theirs) for theirs, ours in names.items() if theirs in body}
-    given |= {name: value for name, value in more.items() if value is not None}
+    given = {name: value for name, value in more.items() if value is not None}
+    for theirs, ours in names.items():
+        if theirs not in body:
+            continue
+        given[ours] = _seed(body) if ours == "seed" else body.get(theirs)
+        try:
+            Sampling(**{ours: given[ours]})
+        except AreniteError as problem:
+            told = str(problem).replace(ours, body.name_of(theirs), 1)
+            raise ApiError(400, told, field=body.name_of(theirs)) from None
     try:
         Sampling(**given)
     except AreniteError as problem:
         raise api_error(problem) from None
     return given
+
+
+def _seed(body: Body) -> int | None:
+    """A seed, which may be a number below zero."""
+    seed = body.whole("seed", -(2**63), MAX_SEED)
+    return None if seed is None else seed % (MAX_SEED + 1)
 
 
 def messages_of(body: Body, template: str) -> list[dict[str, Any]]:
@@ -174,9 +194,9 @@ def _message(message: Body, style: ToolStyle | None) -> dict[str, Any]:
     if isinstance(content, list):
         parts = message.objects("content", MAX_MESSAGES)
         for part in parts:
-            if part.get("type") not in ("text", "input_text", "refusal"):
+            if part.get("type") not in PARTS:
                 raise part.wrong("type", '"text", for this model reads nothing else,')
-        content = "".join(part.text("text", "") for part in parts)
+        content = "".join(part.text(PARTS[part.text("type")]) for part in parts)
     elif content is not None and not isinstance(content, str):
         raise message.wrong("content", "a text or a list of parts")
     plain["content"] = content or ""

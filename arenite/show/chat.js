@@ -13,7 +13,7 @@ class Chat {
   }
 
   build(host) {
-    this.log = element("div", { class: "talk", role: "log", "aria-live": "polite" });
+    this.log = element("div", { class: "talk", role: "log", "aria-live": "polite", "aria-label": "conversation", tabindex: "0" });
     this.input = element("textarea", {
       rows: "2", placeholder: "Write a message", "aria-label": "message",
       keydown: (event) => this.key(event), input: () => this.grow(),
@@ -84,8 +84,9 @@ class Chat {
   async send() {
     const text = this.input.value.trim();
     if (!text) return;
-    if (!this.messages.length) this.log.replaceChildren();
-    this.messages.push({ role: "user", content: text });
+    const { messages } = this; // a new conversation may begin meanwhile
+    if (!messages.length) this.log.replaceChildren();
+    messages.push({ role: "user", content: text });
     this.log.append(element("article", { class: "user" }, element("p", {}, text)));
     this.input.value = "";
     this.grow();
@@ -101,13 +102,19 @@ class Chat {
       else this.tell(answer, state, "stopped");
     }
     answer.classList.remove("busy");
-    if (state.text) this.messages.push({ role: "assistant", content: state.text });
-    else this.messages.pop();
+    if (state.text) {
+      messages.push({ role: "assistant", content: state.text });
+    } else {
+      messages.pop();
+      this.input.value ||= text; // to be sent again
+      this.grow();
+    }
     this.end();
   }
 
   begin() {
     this.running = new AbortController();
+    this.log.setAttribute("aria-busy", "true"); // read out once it is whole
     this.button.textContent = "Stop";
     this.on.busy?.(true);
     this.follow();
@@ -115,6 +122,7 @@ class Chat {
 
   end() {
     this.running = null;
+    this.log.setAttribute("aria-busy", "false");
     this.button.textContent = "Send";
     this.on.busy?.(false);
     this.follow();

@@ -41,7 +41,11 @@ function blocks(lines, depth) {
       made.push(element("blockquote", {}, blocks(inner, depth + 1)));
       at = end;
     } else if (ITEM.test(line) && depth < MAX_DEPTH) {
-      const end = endOf(lines, at, (one, n) => ITEM.test(one) || /^\s{2,}\S/.test(one) || (!one.trim() && ITEM.test(lines[n + 1] ?? "")));
+      const [, indent, mark] = line.match(ITEM);
+      // An item of another kind, no deeper than the first one, begins a list of its own.
+      const isOther = (item) => item[1].length <= indent.length && /\d/.test(item[2]) !== /\d/.test(mark);
+      const isItem = (one) => ITEM.test(one) && !isOther(one.match(ITEM));
+      const end = endOf(lines, at, (one, n) => isItem(one) || (!ITEM.test(one) && /^\s{2,}\S/.test(one)) || (!one.trim() && isItem(lines[n + 1] ?? "")));
       made.push(list(lines.slice(at, end), depth));
       at = end;
     } else if (line.includes("|") && TABLE_LINE.test(lines[at + 1] ?? "")) {

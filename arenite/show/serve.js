@@ -19,8 +19,8 @@ class ServePage {
   build() {
     const { data } = this;
     const chatHost = element("section", { class: "chat" });
-    this.machine = element("section", { class: "machine", "aria-label": "the machine at work" });
-    this.status = element("span", { class: "soft", role: "status" });
+    this.machine = element("section", { class: "machine", "aria-label": "the machine at work", tabindex: "0" });
+    this.status = element("span", { class: "soft" }); // changes every second: not to be read out
     this.main.append(
       element("header", {}, element("h1", {}, data.name), this.status,
         element("a", { href: "memory" }, "memory map"), element("a", { href: "metrics" }, "metrics")),

@@ -345,6 +345,9 @@ def test_what_it_does_can_be_seen(engine: Engine) -> None:
     held.set()
     engine.submit([7], max_tokens=2).text()
     assert "attention_pages" in str(engine.profile())
+    seconds = engine.kernel_seconds()
+    assert seconds.keys() == {kernel.name for kernel in engine.profile().kernels}
+    assert all(took > 0 for took in seconds.values())
     stats = engine.stats()
     assert len(stats.first_token_seconds) >= 2
     assert 0 < stats.step_seconds < stats.busy_seconds
@@ -385,6 +388,27 @@ def test_a_listener_that_fails_ends_its_own_text(engine: Engine) -> None:
     engine.submit([5, 6], max_tokens=100, listener=listen, logit_bias={2: -1e9})
     assert engine.submit([3, 4], max_tokens=6, seed=1).text()
     assert engine.stats().n_cancelled == before + 1
+
+
+def test_a_stream_is_read_once(engine: Engine) -> None:
+    stream = engine.submit([5, 6], max_tokens=2)
+    assert len(list(stream)) == 2
+    heard: list[Chunk | BaseException] = []
+    for other in (stream, engine.submit([5, 6], max_tokens=2, listener=heard.append)):
+        with pytest.raises(InvalidArgument, match="once"):
+            other.text()
+
+
+def test_a_listener_may_ask_for_a_profile(engine: Engine) -> None:
+    """It is called on the thread that makes profiles, which can't wait for itself."""
+    profiles = []
+
+    def listen(chunk: Chunk | BaseException) -> None:
+        profiles.append(engine.profile())
+
+    engine.submit([5, 6], max_tokens=2, listener=listen)
+    assert engine.submit([5, 6], max_tokens=4).text() is not None
+    assert len(profiles) == 2
 
 
 def test_clients_that_come_and_go_leave_nothing_behind(folder: Path) -> None:
@@ -479,8 +503,11 @@ def test_models_for_embeddings_are_refused(folder: Path) -> None:
 
 def test_a_forked_process_has_no_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its thread stays behind: nobody would ever answer."""
+    stream = engine.submit([5, 6], max_tokens=1)
     with monkeypatch.context() as patched:
         patched.setattr("os.getpid", lambda: -1)
         with pytest.raises(RunFailed, match="forked"):
             engine.submit([5, 6], max_tokens=1)
-    assert len(list(engine.submit([5, 6], max_tokens=1))) == 1
+        with pytest.raises(RunFailed, match="forked"):
+            stream.text()
+    assert len(list(stream)) == 1

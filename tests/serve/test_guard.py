@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import socket
 import threading
 import time
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -17,9 +19,11 @@ import pytest
 from arenite.errors import InvalidArgument
 from arenite.serve import served
 from arenite.serve import server as server_module
+from arenite.serve.app import waiting_app
 from arenite.serve.guard import Rules
+from arenite.serve.logs import log_as_json
 from arenite.serve.served import ServedText
-from arenite.serve.server import bound_socket, check_exposure
+from arenite.serve.server import bound_socket, check_exposure, meanwhile
 from tests.serve.running import Address, serving
 
 CHAT = "/v1/chat/completions"
@@ -50,8 +54,11 @@ def test_pages_ask_from_the_servers_own_origin_alone(server: Address) -> None:
 def test_origins_that_were_named_may_ask(talker: ServedText) -> None:
     origin = "http://friend.example"
     with serving(talker, Rules(origins=(origin,))) as address:
+        sent = {"Origin": origin, "Access-Control-Request-Headers": "authorization,x-stainless-os"}
         for method in ("OPTIONS", "POST"):
-            response, _ = address.ask(method, CHAT, BODY, headers={"Origin": origin})
+            response, _ = address.ask(method, CHAT, BODY, headers=sent)
+            allowed = response.headers["access-control-allow-headers"]
+            assert allowed == sent["Access-Control-Request-Headers"]
             assert response.status in (200, 204)
             assert response.headers["access-control-allow-origin"] == origin
         assert (
@@ -69,7 +76,8 @@ def test_keys_are_asked_for(talker: ServedText) -> None:
         assert address.json("GET", "/health")[0] == 200
         assert address.ask("GET", "/")[0].status == 200
         for path in ("/stats", "/metrics", "/v1/models", "/api/tags"):
-            assert address.ask("GET", path)[0].status == 401
+            response, _ = address.ask("GET", path)
+            assert (response.status, response.headers["www-authenticate"]) == (401, "Bearer")
 
 
 def test_nobody_else_is_let_in_without_a_key() -> None:
@@ -80,6 +88,19 @@ def test_nobody_else_is_let_in_without_a_key() -> None:
         check_exposure(host, Rules(), open_to_all=True)
     for host in ("127.0.0.1", "::1", "localhost"):
         check_exposure(host, Rules(), open_to_all=False)
+
+
+def test_who_asks_while_a_model_is_loaded_is_told(talker: ServedText) -> None:
+    with bound_socket("127.0.0.1", 0) as bound:
+        address = Address(bound.getsockname()[1])
+        with meanwhile(waiting_app("tiny", Rules()), bound):
+            assert address.json("GET", "/health") == (200, {"status": "loading", "model": "tiny"})
+            for path in ("/ready", "/v2/health/ready", "/v1/models", "/api/tags", "/"):
+                response, content = address.ask("GET", path)
+                assert (response.status, response.headers["retry-after"]) == (503, "1")
+                assert "error" in json.loads(content)
+        with socket.create_connection(bound.getsockname()):  # it listens on
+            pass
 
 
 def test_a_port_that_is_taken_is_told() -> None:
@@ -167,7 +188,8 @@ def test_paths_and_methods_that_are_not_there(server: Address) -> None:
         {"error": "there is nothing at /api/nothing"},
     )
     assert server.json("DELETE", "/api/chat")[0] == 405
-    for path in ("/../../etc/passwd", "/static/../app.py", "/%2e%2e/etc/passwd"):
+    assert server.ask("DELETE", "/api/chat")[0].headers["allow"] == "POST"
+    for path in ("/metrics/", "/../../etc/passwd", "/static/../app.py", "/%2e%2e/etc/passwd"):
         assert server.ask("GET", path)[0].status == 404
 
 
@@ -308,7 +330,23 @@ def test_many_clients_get_what_each_would_alone(server: Address) -> None:
     assert [found[seed] for seed in range(6)] == alone
 
 
-def test_what_the_server_does_can_be_read(server: Address) -> None:
+def test_logs_are_an_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("arenite.serve")
+    usual = {name: logging.getLogger(name).handlers for name in ("arenite", "uvicorn")}
+    try:
+        log_as_json()
+        log.warning("a text %s", "with\nlines", extra={"fields": {"path": "/\x1b[2J"}})
+        logging.getLogger("uvicorn.error").error("one of %d", 2)
+    finally:
+        for name, handlers in usual.items():
+            logging.getLogger(name).handlers = handlers
+    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (first["level"], first["path"]) == ("warning", "/\x1b[2J")
+    assert second["message"] == "one of 2"
+    assert datetime.fromisoformat(second["time"]).tzinfo is not None
+
+
+def test_what_the_server_does_can_be_read(server: Address, talker: ServedText) -> None:
     server.json("POST", CHAT, BODY)
     status, stats = server.json("GET", "/stats")
     assert status == 200
@@ -318,6 +356,8 @@ def test_what_the_server_does_can_be_read(server: Address) -> None:
     lines = [line for line in content.decode().splitlines() if not line.startswith("#")]
     values = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
     assert values["arenite_generated_tokens_total"] >= 2
+    assert values["arenite_planned_bytes"] == talker.plan.total_nbytes
+    assert values['arenite_requests_total{path="/stats",status="200"}'] >= 1
     assert values['arenite_requests_total{path="/v1/chat/completions",status="200"}'] >= 1
     page = server.ask("GET", "/")[1].decode()
     assert "connect-src 'self'" in page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import ml_dtypes
@@ -78,33 +79,75 @@ def test_requests_may_be_packed(client: http.InferenceServerClient, algorithm: s
     np.testing.assert_allclose(answer.as_numpy("y"), expected(X), rtol=1e-5, atol=1e-6)
 
 
-def test_arrays_of_bfloat16_come_and_go() -> None:
-    model = Model.of_bytes(casted())
-    x = X.astype(ml_dtypes.bfloat16)
+@contextmanager
+def serving_node(op: str, elements: int, shape: list[int | str]) -> Iterator[Address]:
+    """A model of one node from x to y."""
+    ends = [helper.make_tensor_value_info(name, elements, shape) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node(op, ["x"], ["y"])], "g", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", 18)]
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    model = Model.of_bytes(made.SerializeToString())
+    options: dict[str, Any] = {"queue": 2, "max_body": None}
     with (
-        ServedArrays(
-            "cast", model, model.compile(), model.plan(), queue=2, max_body=None
-        ) as served,
+        ServedArrays("one", model, model.compile(), model.plan(), **options) as served,
         serving(served) as address,
     ):
+        yield address
+
+
+def test_arrays_of_bfloat16_come_and_go() -> None:
+    x = X.astype(ml_dtypes.bfloat16)
+    with serving_node("Neg", TensorProto.BFLOAT16, [3, 8]) as address:
         client = http.InferenceServerClient(address.url.removeprefix("http://"))
         given = http.InferInput("x", [3, 8], "BF16")
         given.set_data_from_numpy(x)
-        answer = client.infer("cast", [given])
+        answer = client.infer("one", [given])
         assert answer.get_output("y")["datatype"] == "BF16"
         found = np.asarray(answer.as_numpy("y")).astype(np.float32)
         client.close()
+        one = {"name": "x", "shape": [3, 8], "datatype": "BF16"}
+        for values in ([1.5] * 24, [1e39] * 24):
+            body = {"inputs": [one | {"data": values}]}
+            status, told = address.json("POST", "/v2/models/one/infer", body)
+            if values[0] == 1.5:
+                assert told["outputs"][0]["data"] == [-1.5] * 24
+            else:
+                assert (status, "not finite" in told["error"]) == (400, True)
     np.testing.assert_array_equal(found, -x.astype(np.float32))
 
 
-def casted() -> bytes:
-    """The negative of an array of bfloat16."""
-    ends = [
-        helper.make_tensor_value_info(name, TensorProto.BFLOAT16, [3, 8]) for name in ("x", "y")
-    ]
-    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", ends[:1], ends[1:])
-    opsets = [helper.make_opsetid("", 18)]
-    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString())
+def test_texts_are_told_as_they_are_or_refused() -> None:
+    path = "/v2/models/one/infer"
+    head = b'{"inputs":[{"name":"x","shape":[1],"datatype":"BYTES","parameters":'
+    head += b'{"binary_data_size":6}}]}'
+    headers = {"Inference-Header-Content-Length": str(len(head))}
+    half = b'{"inputs":[{"name":"x","shape":[1],"datatype":"BYTES","data":["\\ud800"]}]}'
+    with serving_node("Identity", TensorProto.STRING, ["n"]) as address:
+        for content, expected in (("ä".encode(), "ä"), (b"\xff\xfe", None)):
+            rest = b"\2\0\0\0" + content
+            status, told = address.json("POST", path, head + rest, headers=headers)
+            if expected is None:
+                assert (status, "not UTF-8" in told["error"]) == (400, True)
+            else:
+                assert told["outputs"][0]["data"] == [expected]
+        status, told = address.json("POST", path, half)
+        assert (status, "halves" in told["error"]) == (400, True)
+
+
+def test_what_is_wrong_with_a_request_is_told_before_a_run(server: Address) -> None:
+    def n_runs() -> int:
+        return int(server.json("GET", "/stats")[1]["requests"])
+
+    one = {"name": "x", "shape": [3, 8], "datatype": "FP32", "data": X.ravel().tolist()}
+    before = n_runs()
+    several: list[dict[str, Any]] = [{"outputs": [{"name": "z"}]}, {"id": 5}, {"parameters": []}]
+    for wrong in several:
+        status, _ = server.json("POST", "/v2/models/net/infer", {"inputs": [one]} | wrong)
+        assert status == 400
+    assert n_runs() == before
+    assert server.json("POST", "/v2/models/net/infer", {"inputs": [one]})[0] == 200
+    name = 'arenite_requests_total{path="/v2/models/{name}/infer",status="200"}'
+    assert name in server.ask("GET", "/metrics")[1].decode()
 
 
 def test_another_version_is_refused(client: http.InferenceServerClient) -> None:
@@ -144,6 +187,7 @@ def test_another_model_is_refused(client: http.InferenceServerClient) -> None:
         ({"shape": [2**47, 2**47]}, "elements"),
         ({"datatype": "FP8"}, "datatype"),
         ({"datatype": "INT32"}, "elements of type INT32"),
+        ({"datatype": "INT32", "data": [True] * 24}, "elements of type INT32"),
         ({"data": [1.0, "x"] * 12}, "FP32"),
         ({"data": [[1.0], 2.0]}, "one depth"),
         ({"name": "y"}, "y"),

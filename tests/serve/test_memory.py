@@ -37,7 +37,7 @@ import arenite.cli.commands, arenite.generate.template, arenite.memory.saved
 import importlib.resources, zipfile
 from arenite.device.cpu import share_heap
 from arenite.serve import server
-from arenite.serve.app import app_of
+from arenite.serve.app import app_of, waiting_app
 from arenite.serve.engine import Engine
 from arenite.serve.guard import Rules
 from arenite.serve.served import ServedText
@@ -49,8 +49,10 @@ Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
 status = Path("/proc/self/status").read_text()
 before = 1024 * int(re.search(r"VmRSS:\\s+(\\d+)", status)[1])
 with server.bound_socket("127.0.0.1", 0) as bound:
-    with Engine(path, slots=slots, context=context, threads=2) as engine:
+    with server.meanwhile(waiting_app("model", Rules()), bound):
+        engine = Engine(path, slots=slots, context=context, threads=2)
         served = ServedText("model", engine)
+    with engine:
         told = [bound.getsockname()[1], before, engine.plan.total_nbytes, served.grammar_nbytes]
         app = app_of(served, Rules())
         server.run(app, bound, on_ready=lambda: print(json.dumps(told), flush=True))
@@ -79,6 +81,7 @@ def test_a_server_takes_the_plan_and_little_more(process: subprocess.Popen[str])
         assert server.ask("POST", path, chat | more)[0].status == 200
     for path in ("/", "/stats", "/memory", "/metrics", "/v1/models"):
         assert server.ask("GET", path)[0].status == 200
+    assert kernels_while_busy(server)
     held = chat | {"response_format": {"type": "json_object"}, "n": SLOTS}
     assert server.ask("POST", "/v1/chat/completions", held)[0].status == 200
     held = chat | {"regex": STATES, "max_tokens": 200, "temperature": 2}
@@ -95,6 +98,18 @@ def test_a_server_takes_the_plan_and_little_more(process: subprocess.Popen[str])
 def most_nbytes(process: subprocess.Popen[str]) -> int:
     status = Path(f"/proc/{process.pid}/status").read_text()
     return 1024 * int(status.split("VmHWM:")[1].split()[0])
+
+
+def kernels_while_busy(server: Address) -> list[object]:
+    """What the page shows of kernels, which are measured while there is work."""
+    body = {"prompt": "Tell", "max_tokens": 10**6, "ignore_eos": True, "n": SLOTS}
+    kernels: list[object] = []
+    with ThreadPoolExecutor(1) as clients:
+        asked = clients.submit(server.json, "POST", "/v1/completions", body)
+        while not asked.done():
+            kernels = kernels or server.json("GET", "/stats")[1]["kernels"]
+        assert asked.result()[0] == 200
+    return kernels
 
 
 def write_all_pages(server: Address) -> None:

@@ -90,6 +90,23 @@ def test_a_tool_is_called(client: ollama.Client, talker: ServedText, streams: bo
     assert parts[-1].done
 
 
+@pytest.mark.parametrize("field", ["think", "template", "suffix", "context"])
+def test_what_is_not_done_is_refused(server: Address, field: str) -> None:
+    body = {"prompt": "a", field: [1] if field == "context" else "high"}
+    status, told = server.json("POST", "/api/generate", body)
+    assert (status, field in told["error"]) == (400, True)
+
+
+def test_options_are_named_as_they_were_given(client: ollama.Client) -> None:
+    with pytest.raises(ollama.ResponseError, match=r"^options.repeat_penalty is -1"):
+        client.generate("tiny", "a", options={"repeat_penalty": -1})
+
+
+def test_a_seed_of_minus_one_is_none(client: ollama.Client) -> None:
+    options = {"seed": -1, "num_predict": 12, "temperature": 5.0}
+    assert len({client.generate("tiny", "a", options=options).response for _ in range(4)}) > 1
+
+
 def test_calls_and_results_have_the_ids_that_templates_ask_for(
     client: ollama.Client, talker: ServedText
 ) -> None:

@@ -295,10 +295,72 @@ def test_completions_go_on_from_texts_and_tokens(client: openai.OpenAI, talker: 
     one = client.completions.create(prompt=text, **options).choices[0]
     same = client.completions.create(prompt=tokens, **options).choices[0]
     assert one.text == same.text
-    two = client.completions.create(prompt=[text, "he"], echo=True, logprobs=2, **options).choices
+    two = client.completions.create(prompt=[text, "he"], echo=True, **options).choices
     assert two[0].text == talker.tokenizer.decode(tokens) + one.text
-    assert two[0].logprobs is not None
-    assert len(two[0].logprobs.tokens or []) == 5
+    with pytest.raises(openai.BadRequestError, match="logprobs is given"):
+        client.completions.create(prompt=text, echo=True, logprobs=2, **options)
+
+
+def test_likelihoods_of_a_completion_stand_where_their_tokens_do(
+    client: openai.OpenAI, talker: ServedText
+) -> None:
+    """Whole and as they come, also of tokens that are parts of characters."""
+    bias = {str(t): 8 for t in range(talker.tokenizer.n_tokens) if _is_part(talker, t)}
+    options: dict[str, Any] = {"model": "tiny", "max_tokens": 12, "seed": 4, "logprobs": 2}
+    options |= {"logit_bias": bias}
+    whole = client.completions.create(prompt="a", **options).choices[0].logprobs
+    parts = [
+        part.choices[0] for part in client.completions.create(prompt="a", stream=True, **options)
+    ]
+    assert whole is not None
+    assert whole.tokens is not None
+    assert any(name.startswith("bytes:") for name in whole.tokens)
+    assert all(len(top) >= 2 for top in whole.top_logprobs or [])
+    told = [part.logprobs for part in parts if part.logprobs is not None]
+    for name in ("tokens", "token_logprobs", "text_offset"):
+        assert [one for part in told for one in getattr(part, name)] == getattr(whole, name)
+    content = b""
+    for name, offset in zip(whole.tokens, whole.text_offset or [], strict=True):
+        written = content.decode(errors="replace")
+        # A character that is not complete has not been counted.
+        assert len(written) - written.endswith("\ufffd") <= offset <= len(written)
+        content += _bytes_of(name)
+
+
+def _is_part(talker: ServedText, token: int) -> bool:
+    """Whether a token is part of a character."""
+    content = talker.tokenizer.token_bytes(token)
+    return "\ufffd" in content.decode(errors="replace")
+
+
+def _bytes_of(name: str) -> bytes:
+    if not name.startswith("bytes:"):
+        return name.encode()
+    return bytes(int(part, 16) for part in name.removeprefix("bytes:").split("\\x")[1:])
+
+
+def test_more_texts_than_there_is_room_for_are_never_asked_to_come_back(
+    client: openai.OpenAI,
+) -> None:
+    with pytest.raises(openai.BadRequestError, match="9 texts are asked for; at most 8"):
+        client.chat.completions.create(model="tiny", messages=MESSAGES, n=9)
+
+
+def test_a_seed_may_be_below_zero(client: openai.OpenAI) -> None:
+    options: dict[str, Any] = {"model": "tiny", "prompt": "a", "max_tokens": 5}
+    texts = [client.completions.create(seed=seed, **options).choices[0].text
+             for seed in (-5, 2**64 - 5)]  # fmt: skip
+    assert texts[0] == texts[1]
+
+
+def test_a_refusal_is_a_text_too(client: openai.OpenAI) -> None:
+    def n_tokens(content: Any) -> int:
+        messages: list[Any] = [{"role": "assistant", "content": content}]
+        made = client.chat.completions.create(model="tiny", messages=messages, max_tokens=1)
+        assert made.usage is not None
+        return made.usage.prompt_tokens
+
+    assert n_tokens([{"type": "refusal", "refusal": "in the air"}]) == n_tokens("in the air")
 
 
 def test_a_text_over_the_context_is_refused(client: openai.OpenAI) -> None:
@@ -331,6 +393,10 @@ def test_a_text_over_the_context_is_refused(client: openai.OpenAI) -> None:
         ("stream", "yes"),
         ("functions", [{}]),
         ("model", "other"),
+        ("seed", 2**64),
+        ("modalities", ["text", "audio"]),
+        ("reasoning_effort", "low"),
+        ("messages", [{"role": "user", "content": [{"type": "text"}]}]),
     ],
 )
 def test_a_wrong_field_is_one_error_that_names_it(
@@ -339,7 +405,7 @@ def test_a_wrong_field_is_one_error_that_names_it(
     body = {"messages": MESSAGES, "tools": [TOOL], "max_tokens": 2} | {field: value}
     status, told = server.json("POST", "/v1/chat/completions", body)
     assert status == (404 if field == "model" else 400)
-    assert field in told["error"]["message"] + str(told["error"]["param"])
+    assert str(told["error"]["param"]).startswith(field)
 
 
 def test_a_model_without_a_place_for_tools_says_so(server: Address, talker: ServedText) -> None:

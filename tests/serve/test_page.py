@@ -73,6 +73,55 @@ def test_esc_ends_an_answer(page: Page, server: Address, talker: ServedText) -> 
 
 
 @needs_chromium
+def test_what_a_server_does_not_take_can_be_sent_again(page: Page, server: Address) -> None:
+    page.open(f"{server.url}/?again2")
+    page.wait_for("document.querySelector('.write textarea')")
+    page.evaluate(
+        "window.usual = window.fetch; window.fetch = async () => { throw new TypeError('gone') }"
+    )
+    page.evaluate("document.querySelector('.write textarea').focus()")
+    page.type("in the air")
+    page.press("Enter")
+    page.wait_for("document.querySelector('.assistant .problem')")
+    assert page.evaluate("document.querySelector('.write textarea').value") == "in the air"
+    page.evaluate("window.fetch = window.usual")
+    page.press("Enter")
+    page.wait_for("document.querySelector('.assistant .took')")
+
+
+@needs_chromium
+def test_a_new_conversation_has_nothing_of_the_one_before(page: Page, server: Address) -> None:
+    """Also where an answer was on its way."""
+    page.open(f"{server.url}/?new")
+    page.wait_for("document.querySelector('.write textarea')")
+    said = page.evaluate(
+        "(async () => { const bodies = []; let stop;"
+        "const chat = new Chat(element('div'), async (body, signal) => {"
+        "  bodies.push(body.messages); const coder = new TextEncoder();"
+        "  return { body: new ReadableStream({ start(to) {"
+        '    to.enqueue(coder.encode(\'data: {"choices":[{"delta":{"content":"x"}}]}\\n\\n\'));'
+        "    signal.addEventListener('abort', () =>"
+        "      to.error(new DOMException('', 'AbortError'))) } }) } });"
+        "chat.input.value = 'first'; const done = chat.send();"
+        "await new Promise((go) => setTimeout(go, 100)); chat.clear(); await done;"
+        "chat.input.value = 'second'; const next = chat.send(); chat.stop(); await next;"
+        "return bodies[1].map((one) => one.content) })()"
+    )
+    assert said == ["second"]
+
+
+@needs_chromium
+def test_lists_of_two_kinds_are_two(page: Page, server: Address) -> None:
+    page.open(f"{server.url}/?lists")
+    page.wait_for("document.querySelector('.talk')")
+    text = "- a\n  1. in a\n- b\n1. one\n\n2. two\n- c\n"
+    made = page.evaluate(
+        f"markdown({json.dumps(text)}).map((e) => [e.tagName, [...e.children].length])"
+    )
+    assert made == [["UL", 2], ["OL", 2], ["UL", 1]]
+
+
+@needs_chromium
 @pytest.mark.parametrize(("width", "is_dark"), [(1280, False), (1280, True), (380, False)])
 def test_nothing_is_cut_off_or_unreadable(
     page: Page, server: Address, width: int, is_dark: bool

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from arenite.backends.cpu.driver.stamps import Stamps
     from arenite.backends.cpu.execution.hosts import HostCalls
     from arenite.program.cached_kernel import CachedKernel
+    from arenite.program.limits import Limits
     from arenite.program.loaded import OnPacked, Quick, Timings
     from arenite.program.places import Places
     from arenite.program.table import LaunchTable
@@ -180,7 +181,6 @@ class CpuProgram:
         check_dataflow(schedule(), self.assembly, table, places, sizes, given, load, hosts)
 
     def profile(self, arrays: list[Array], sizes: dict[str, int]) -> Timings:
-        from arenite.backends.cpu.driver.limits import limits
         from arenite.backends.cpu.driver.native import runtime
         from arenite.backends.cpu.driver.stamps import Stamps
         from arenite.program.loaded import Timings
@@ -196,7 +196,7 @@ class CpuProgram:
             records = stamps.records(self.assembly.launch_at)
             rate = runtime().clocks_per_second
             return Timings(
-                records, rate, stamps.n_lost, self._handover.sizes_after(binding), limits
+                records, rate, stamps.n_lost, self._handover.sizes_after(binding), _limits
             )
 
     def run_checked(self, arrays: list[Array], sizes: dict[str, int]) -> list[Array]:
@@ -287,3 +287,10 @@ class _Guarded:
         fail = self._weak_fail()
         assert fail is not None, "who runs it holds it"
         fail(why)
+
+
+def _limits(n_cores: int) -> Limits:
+    """Of this machine; measuring them takes modules that running does not."""
+    from arenite.backends.cpu.driver.limits import limits
+
+    return limits(n_cores)
