@@ -83,10 +83,7 @@ def _read(target: Target, t: VType, place: Callable[[Vec, Vec], Vec]) -> Builder
     def step(sums: list[Vec], turn: Vec) -> list[Vec]:
         at = place(turn, Vec(b, "%mask", I64))
         start = b.emit_pointer(f"getelementptr i8, ptr %from, i64 {at.text}")
-        return [
-            total ^ b.emit(f"load {t}, ptr {b.offset(start, k * nbytes)}, align 4", t)
-            for k, total in enumerate(sums)
-        ]
+        return [total ^ b.load(t, b.offset(start, k * nbytes), 4) for k, total in enumerate(sums)]
 
     _turns(b, [b.constant(0, t)] * (READ_NBYTES // nbytes), step)
     return b

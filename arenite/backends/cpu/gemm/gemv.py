@@ -100,7 +100,7 @@ class Gemv:
                 row, column = divmod(k, together)
                 first = b.offset(parts, (row * width + column) * dots.FOLDED * size)
                 where = moved(b, first, at * (dots.FOLDED * size))
-                b.emit_void(f"store {part} {total.text}, ptr {where}, align {size}")
+                b.store(total, where, size)
 
         def all_columns(in_lines: bool) -> None:
             self.lowering.steps(0, self.rest, together, partial(turn, in_lines))
@@ -116,9 +116,9 @@ class Gemv:
         def fold(at: Vec) -> None:
             first = moved(b, parts, at * (dots.FOLDED * size))
             loads = [b.offset(first, k * dots.FOLDED * size) for k in range(dots.FOLDED)]
-            mine = [b.emit(f"load {part}, ptr {where}, align {size}", part) for where in loads]
+            mine = [b.load(part, where, size) for where in loads]
             total = dots.fold(mine)
-            b.emit_void(f"store {part} {total.text}, ptr {moved(b, slot, at * size)}, align {size}")
+            b.store(total, moved(b, slot, at * size), size)
 
         self.lowering.steps(0, self.rest if rows == 1 else rows * width, dots.FOLDED, fold)
         if rows == 1:
@@ -140,7 +140,7 @@ class Gemv:
             columns = [b.intrinsic("smin", at + k, last) for k in range(dots.FOLDED)]
             parts = [kept.dot_with(moved(b, "%b", column * b_line)) for column in columns]
             total, where = dots.fold(parts), moved(b, slot, at * size)
-            b.emit_void(f"store {total.type} {total.text}, ptr {where}, align {size}")
+            b.store(total, where, size)
 
         self.lowering.steps(0, self.rest, dots.FOLDED, turn)
         self._finish_row(slot)
@@ -177,7 +177,7 @@ class Gemv:
         def copied(at: Vec, mask: Vec | None) -> None:
             value = load_wide(b, moved(b, row, at * a_size), dot.a, dot.sum, lanes, mask)
             where = moved(b, place, at * size)
-            b.emit_void(f"store {value.type} {value.text}, ptr {where}, align {size}")
+            b.store(value, where, size)
 
         self.lowering.steps(0, whole, lanes, lambda at: copied(at, None))
         rest = self.depth - whole
@@ -281,13 +281,11 @@ class Gemv:
             is_last = end.ge(self.depth)
             for sums, totals in zip(sums_at, totals_at, strict=True):
                 here, there = (moved(b, place, column * size) for place in (sums, totals))
-                own, before = (
-                    b.emit(f"load {t}, ptr {place}, align {size}", t) for place in (here, there)
-                )
+                own, before = (b.load(t, place, size) for place in (here, there))
                 total = before + own
                 left = b.emit(f"select i1 {is_last.text}, {t} {total.text}, {t} {nothing.text}", t)
                 for value, place in ((total, there), (left, here)):
-                    b.emit_void(f"store {t} {value.text}, ptr {place}, align {size}")
+                    b.store(value, place, size)
 
         def block(first: Vec) -> None:
             end = b.intrinsic("smin", first + length, self.depth)
@@ -325,7 +323,7 @@ class Gemv:
         def clear(column: Vec) -> None:
             for place in rows_at:
                 where = moved(b, place, column * size)
-                b.emit_void(f"store {nothing.type} {nothing.text}, ptr {where}, align {size}")
+                b.store(nothing, where, size)
 
         self.lowering.steps(0, count, self.product.lanes, clear)
 
@@ -337,7 +335,7 @@ class Gemv:
 
         def all_rows() -> None:
             for row, place in enumerate(sums_at):
-                total = b.emit(f"load {t}, ptr {moved(b, place, at * size)}, align {size}", t)
+                total = b.load(t, moved(b, place, at * size), size)
                 scope.push(Level("loop"))
                 self.epilogue.finish_sum(self.function.row + row, total)
                 scope.pop()

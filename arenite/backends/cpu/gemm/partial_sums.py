@@ -76,17 +76,14 @@ def summed_in_blocks(
     def inner(a_at: str, b_at: str, _: list[Vec]) -> list[Vec]:
         sums = _in_turn(b, within, a_at, b_at, zeros, step, None, replace(blocks, loop=0), room)
         for value, place in zip(sums, places, strict=True):
-            total = b.emit(f"load {value.type}, ptr {place}, align 4", value.type) + value
-            b.emit_void(f"store {value.type} {total.text}, ptr {place}, align 4")
+            total = b.load(value.type, place, 4) + value
+            b.store(total, place, 4)
         return []
 
     for value, place in zip(start, places, strict=True):
-        b.emit_void(f"store {value.type} {value.text}, ptr {place}, align 4")
+        b.store(value, place, 4)
     summed(b, around, a_pointer, b_pointer, [], inner)
-    return [
-        b.emit(f"load {value.type}, ptr {place}, align 4", value.type)
-        for value, place in zip(start, places, strict=True)
-    ]
+    return [b.load(value.type, place, 4) for value, place in zip(start, places, strict=True)]
 
 
 def _nbytes(value: Vec) -> int:
@@ -131,8 +128,7 @@ def _in_turn(
     first.end = f"br i1 {left.eq(outer.count).text}, label %{last.name}, label %{adding.name}"
     b.block = adding
     added = [
-        b.emit(f"load {value.type}, ptr {place}, align 4", value.type) + value
-        for value, place in zip(sums, places, strict=True)
+        b.load(value.type, place, 4) + value for value, place in zip(sums, places, strict=True)
     ]
     adding.end = f"br label %{last.name}"
     b.block = last
@@ -145,7 +141,7 @@ def _in_turn(
     last.end = f"br i1 {rest.ne(0).text}, label %{again.name}, label %{done.name}"
     b.block = again
     for value, place in zip(totals, places, strict=True):
-        b.emit_void(f"store {value.type} {value.text}, ptr {place}, align 4")
+        b.store(value, place, 4)
     a_next, b_next = (
         moved(b, at, count * far) for at, far in ((a_at, outer.a_step), (b_at, outer.b_step))
     )

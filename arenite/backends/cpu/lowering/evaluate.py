@@ -128,7 +128,7 @@ class Evaluator:
         if mask is not None:
             address = b.emit_pointer(f"select i1 {mask.text}, ptr {address}, ptr %window")
         t = memory_type(dtype, 1)
-        return from_memory(b.emit(f"load {t}, ptr {address}, align 1", t), dtype)
+        return from_memory(b.load(t, address, 1), dtype)
 
     def _load_varying(self, load: ir.Load, part: int) -> Vec:
         vector = self.vector
