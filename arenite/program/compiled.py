@@ -150,7 +150,7 @@ class Compiled(_Parts):
         if not {*outputs, *shown} <= set(range(n_values)):
             raise DamagedCache("outputs do not fit the values")
 
-        def later(part: str, n: int, known: Mapping[int, Any] | None = None) -> LazySequence[Any]:
+        def lazy(part: str, n: int, known: Mapping[int, Any] | None = None) -> LazySequence[Any]:
             return LazySequence(n, lambda: getattr(objects(), part), known)
 
         @cache
@@ -176,15 +176,15 @@ class Compiled(_Parts):
             passes=tuple(map(str, data["passes"])),
             image=bytes(sections["code"]),
             load_kernels=LazySequence(n_load, lambda: kernels()[:n_load]),
-            load=later("load", n_load),
+            load=lazy("load", n_load),
             kernels=LazySequence(n_launches, lambda: kernels()[n_load:]),
-            launches=later("launches", n_launches),
-            values=later("values", n_values, shown),
+            launches=lazy("launches", n_launches),
+            values=lazy("values", n_values, shown),
             outputs=outputs,
             constants=_constants(data["constants"], sections["data"]),
             plan=plan,
-            steps=later("steps", n_steps),
-            cells=later("cells", n_cells),
+            steps=lazy("steps", n_steps),
+            cells=lazy("cells", n_cells),
             found={str(name): int(cell) for name, cell in data["found"].items()},
             late=LazyMapping(lambda: objects().late),
             hosts=tuple(record_from_json(HostSpec, one) for one in data["hosts"]),

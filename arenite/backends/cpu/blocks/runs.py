@@ -70,11 +70,11 @@ class RunsDriver:
         last = b.intrinsic("smin", Vec(b, "%tile_end", I64) * TILE_RUNS, n_runs)
         phases = [Phase(1, TOGETHER), Phase(1, 1)]
         self.lowering.counted_loop(
-            first, last, phases, (), lambda phase, at: self._some(at, phase.parts)
+            first, last, phases, (), lambda phase, at: self._runs(at, phase.parts)
         )
         b.block.end = "ret void"
 
-    def _some(self, first: Vec, count: int) -> None:
+    def _runs(self, first: Vec, count: int) -> None:
         """Some runs from `first` on, at most four; of fewer the last stands for those missing."""
         b = self.builder
         lanes = lanes_of(b.target, FLOAT32)

@@ -66,7 +66,7 @@ def summed_in_blocks(
 ) -> list[Vec]:
     """As `summed`, in such blocks; totals are kept at `kept_at`, behind each other."""
     if blocks.loop == 0:
-        return _in_turn(b, k_loops, a_pointer, b_pointer, start, step, inside, blocks, kept_at)
+        return _outer_blocks(b, k_loops, a_pointer, b_pointer, start, step, inside, blocks, kept_at)
     assert inside is None
     around, within = k_loops[: blocks.loop], k_loops[blocks.loop :]
     places = _places(b, kept_at, start)
@@ -74,7 +74,9 @@ def summed_in_blocks(
     room = b.offset(kept_at, sum(_nbytes(value) for value in start))
 
     def inner(a_at: str, b_at: str, _: list[Vec]) -> list[Vec]:
-        sums = _in_turn(b, within, a_at, b_at, zeros, step, None, replace(blocks, loop=0), room)
+        sums = _outer_blocks(
+            b, within, a_at, b_at, zeros, step, None, replace(blocks, loop=0), room
+        )
         for value, place in zip(sums, places, strict=True):
             total = b.load(value.type, place, 4) + value
             b.store(total, place, 4)
@@ -96,7 +98,7 @@ def _places(b: Builder, first: str, values: Sequence[Vec]) -> list[str]:
     return [b.offset(first, at) for at, _ in zip(ends, values, strict=False)]
 
 
-def _in_turn(
+def _outer_blocks(
     b: Builder,
     k_loops: Sequence[KLoop],
     a_pointer: str,
