@@ -27,8 +27,8 @@ from arenite.pipeline.build import plan_program
 from arenite.pipeline.steps import Lowered
 from arenite.pipeline.windows import blocks_of
 from arenite.program.launch import Launch
+from arenite.program.launch_hazards import data_hazards
 from arenite.program.options import Options
-from arenite.program.touched import data_hazards
 from arenite.tensor.state import State
 from arenite.tensor.tracing import tracing
 from bench.hazards import table

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import runpy
+import sys
 from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +15,7 @@ from arenite.cli import language, onnx, output
 from arenite.cli.completion import model_names
 from arenite.cli.options import MODEL_HELP
 from arenite.device.allocator import readable_nbytes
-from arenite.errors import InvalidArgument
+from arenite.errors import AreniteError, InvalidArgument, InvalidFile
 
 if TYPE_CHECKING:
     from arenite.pipeline.export import Exported
@@ -109,7 +112,15 @@ def _program(model: str) -> tuple[Any, str]:
         return None, Path(model.rpartition(":")[2]).stem.lower()
     if not Path(file).is_file():
         raise InvalidArgument(f"{model} was asked for, and there is no file {file}")
-    program = runpy.run_path(file).get(wanted)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(file)))  # as Python does for a script
+    try:
+        program = runpy.run_path(file).get(wanted)
+    except AreniteError:
+        raise
+    except (Exception, SystemExit) as error:
+        lines = [one.lineno for one in extract_tb(error.__traceback__) if one.filename == file]
+        place = f"{file}:{lines[-1]}" if lines else file
+        raise InvalidFile(f"{place} ended with {type(error).__name__}: {error}") from error
     if program is None:
         raise InvalidArgument(f"{model} was asked for, and {file} defines no {wanted}")
     return program, wanted

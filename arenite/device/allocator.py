@@ -171,6 +171,11 @@ class Ledger(Generic[Raw]):
         self.peak_nbytes = 0
         locks.watch(self)
 
+    def stats(self, **more: int) -> AllocatorStats:
+        """What is live, and what else its device counts."""
+        with self.locked():
+            return AllocatorStats(self.live_nbytes, len(self._live), self.peak_nbytes, **more)
+
     @property
     def n_live(self) -> int:
         """How many allocations are in use."""

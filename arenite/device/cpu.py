@@ -44,7 +44,7 @@ class Pool:
         self._by_nbytes: dict[int, deque[Mapping]] = {}  # each oldest first too
 
     def put(self, raw: HostMemory) -> None:
-        mapping = raw.mapping
+        mapping = raw.owner
         if mapping.nbytes > self.cap_nbytes:
             return  # emptying the pool would not make room for it
         self._oldest_first[mapping] = None
@@ -152,10 +152,7 @@ class CpuAllocator(Allocator):
     def stats(self) -> AllocatorStats:
         """What is allocated now, and what was at the most."""
         with self.ledger.locked():
-            return AllocatorStats(
-                live_nbytes=self.ledger.live_nbytes,
-                n_live=self.ledger.n_live,
-                peak_nbytes=self.ledger.peak_nbytes,
+            return self.ledger.stats(
                 pooled_nbytes=self._pool.nbytes,
                 pool_cap_nbytes=self._pool.cap_nbytes,
                 hits=self._hits,

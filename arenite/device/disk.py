@@ -161,12 +161,7 @@ class DiskAllocator(Allocator):
     @property
     def stats(self) -> AllocatorStats:
         """Live bytes are those of the regions handed out; regions that overlap count twice."""
-        with self._ledger.locked():
-            return AllocatorStats(
-                live_nbytes=self._ledger.live_nbytes,
-                n_live=self._ledger.n_live,
-                peak_nbytes=self._ledger.peak_nbytes,
-            )
+        return self._ledger.stats()
 
     def _refuse_writing(self, why: str) -> NoReturn:
         raise ReadOnly(

@@ -15,15 +15,21 @@ import mmap
 class RawBuffer:
     """Memory of a device. Device rooms derive their own kind and add the handle they need."""
 
-    __slots__ = ("address", "cpu_accessible", "nbytes", "read_only")
+    __slots__ = ("address", "cpu_accessible", "nbytes", "owner", "read_only")
 
     def __init__(
-        self, nbytes: int, address: int | None, cpu_accessible: bool, read_only: bool
+        self,
+        nbytes: int,
+        address: int | None,
+        cpu_accessible: bool,
+        read_only: bool,
+        owner: object = None,
     ) -> None:
         self.nbytes = nbytes
         self.address = address  # on its own device; None where memory has no flat address
         self.cpu_accessible = cpu_accessible
         self.read_only = read_only
+        self.owner = owner  # what keeps the memory valid
 
     def __repr__(self) -> str:
         return (
@@ -43,47 +49,20 @@ class Mapping:
         self.nbytes = nbytes
 
 
-class _Mapped(RawBuffer):
-    """Memory inside a mapping."""
-
-    __slots__ = ("mapping",)
-
-    def __init__(
-        self,
-        nbytes: int,
-        address: int | None,
-        cpu_accessible: bool,
-        read_only: bool,
-        mapping: Mapping,
-    ) -> None:
-        super().__init__(nbytes, address, cpu_accessible, read_only)
-        self.mapping = mapping
-
-
-class HostMemory(_Mapped):
-    """Anonymous host memory, aligned to at least 64 bytes."""
+class HostMemory(RawBuffer):
+    """Anonymous host memory inside a mapping, aligned to at least 64 bytes."""
 
     __slots__ = ()
+    owner: Mapping
 
 
-class MappedFile(_Mapped):
+class MappedFile(RawBuffer):
     """A region of a file mapped read-only."""
 
     __slots__ = ()
 
 
 class BorrowedMemory(RawBuffer):
-    """Host memory that someone else owns; `owner` keeps it valid."""
+    """Host memory that someone else owns."""
 
-    __slots__ = ("owner",)
-
-    def __init__(
-        self,
-        nbytes: int,
-        address: int | None,
-        cpu_accessible: bool,
-        read_only: bool,
-        owner: object,
-    ) -> None:
-        super().__init__(nbytes, address, cpu_accessible, read_only)
-        self.owner = owner
+    __slots__ = ()

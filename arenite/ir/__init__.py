@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         parameter as parameter,
         size as size,
     )
-    from arenite.ir.printed import text as text
+    from arenite.ir.printer import text as text
     from arenite.ir.reference import evaluate as evaluate
     from arenite.ir.verifier import verify as verify
 else:
@@ -57,7 +57,7 @@ else:
             "graph": "Graph topological",
             "node": "Node Origin Origins nbytes_of typed",
             "ops": "OPS OpDef Region buffer constant full graph_input make parameter size",
-            "printed": "text",
+            "printer": "text",
             "reference": "evaluate",
             "verifier": "verify",
         },

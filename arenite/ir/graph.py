@@ -260,7 +260,7 @@ class Graph:
         return met
 
     def __str__(self) -> str:
-        from arenite.ir.printed import text
+        from arenite.ir.printer import text
 
         return text(self)
 

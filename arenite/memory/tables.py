@@ -23,7 +23,7 @@ SHOWN_NAMES = 3
 _NUMBERS = {2, 3, 4}
 
 
-def few(names: Sequence[str]) -> str:
+def name_list(names: Sequence[str]) -> str:
     """Some names, and how many more there are."""
     more = len(names) - SHOWN_NAMES
     return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")

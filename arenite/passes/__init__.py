@@ -5,13 +5,13 @@ between or behind them `fold` and `simplify`, which clear up what others leave.
 """
 
 from arenite.lazy import lister
+from arenite.passes.conv_transpose import transposed
 from arenite.passes.expand import expand
 from arenite.passes.narrow import narrow
 from arenite.passes.norms import fold_norms
 from arenite.passes.planes import planes
 from arenite.passes.quantised import quantised
 from arenite.passes.rewrite import Pass, Record, apply, run
-from arenite.passes.transposed import transposed
 
 #: For all back ends, in this order; each sees what the one before left.
 NEUTRAL = (

@@ -15,7 +15,7 @@ from difflib import SequenceMatcher
 from typing import TypeAlias
 
 from arenite.ir.graph import Graph
-from arenite.ir.printed import INDENT
+from arenite.ir.printer import INDENT
 from arenite.passes.rewrite import Record
 from arenite.records import NamedTuple
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from arenite.dtype import Kind
 from arenite.ir import OPS, Graph, Node, full, make
 from arenite.ir.compose.basic import along
-from arenite.passes.known import is_known
+from arenite.passes.constants import is_known
 from arenite.passes.rewrite import remade
 
 

@@ -29,7 +29,7 @@ from arenite.ir.ops.define import make
 from arenite.ir.ops.reductions import least
 from arenite.ir.ops.sources import constant, full
 from arenite.ir.reference import evaluate
-from arenite.passes.known import is_known
+from arenite.passes.constants import is_known
 
 BYTES = (INT8, UINT8)
 #: Products of bytes less zero points that 32 bits have room for.

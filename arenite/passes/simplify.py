@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from arenite.dtype import Kind
 from arenite.ir import OPS, Node, bounds, constant, full, known_le, make, topological
 from arenite.ir.dim import evaluate
-from arenite.ir.growing import FOR_EVER
+from arenite.ir.growing_loop import FOR_EVER
 from arenite.ir.ops.control import LoopParts, is_never, loop_parts, trip_size
 from arenite.ir.regions import hoisted
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from arenite import passes
-from arenite.codegen.chosen import build_each
+from arenite.codegen.kernel_choices import build_each
 from arenite.codegen.kernels.built import Built
 from arenite.errors import DoesNotFit
 from arenite.ir import Dim, Graph, Var

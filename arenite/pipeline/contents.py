@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from arenite import passes
-from arenite.codegen.chosen import content_of
+from arenite.codegen.kernel_choices import content_of
 from arenite.codegen.kernels.built import Built
 from arenite.ir.graph import Graph
 from arenite.program.backend import backend_of

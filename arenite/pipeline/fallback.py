@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from arenite import passes
-from arenite.codegen.chosen import build_each
+from arenite.codegen.kernel_choices import build_each
 from arenite.errors import NotCompiled
 from arenite.ir import OPS, Node, Origins
 from arenite.ir.ops.control import regions_of

@@ -11,7 +11,7 @@ and loops are run by the host.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from os import PathLike
@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite import locks, passes
-from arenite.errors import InvalidArgument, RunFailed
 from arenite.ir.dim import bounds
 from arenite.ir.graph import Graph
 from arenite.ir.interface import Port
@@ -36,9 +35,8 @@ from arenite.pipeline.stages import Staging
 from arenite.program.arguments import Arguments, check_room, check_targets
 from arenite.program.backend import backend_of
 from arenite.program.cached_kernel import Kernels
-from arenite.program.closing import Closing
 from arenite.program.options import USUAL, Options
-from arenite.program.threads import chosen_n_threads
+from arenite.runtime.compiled_program import CompiledProgram
 from arenite.runtime.executable import Executable
 from arenite.runtime.profile import Profile
 from arenite.runtime.state import HeldState, States
@@ -49,7 +47,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
-class SegmentedExecutable(Closing):
+class SegmentedExecutable(CompiledProgram):
     """Call it with arrays, in the order of the graph's inputs. The budget of `options` is
     for everything: arguments, states, arenas, and what is held between segments."""
 
@@ -59,9 +57,9 @@ class SegmentedExecutable(Closing):
         options: Options = USUAL,
         threads: int | None = None,
     ) -> None:
-        self.graph = graph
-        self.threads = chosen_n_threads(threads)
-        self.resets_itself = False  # as that of an Executable
+        ports = tuple(Port(node.attr("name"), node.shape, node.dtype) for node in graph.inputs)
+        super().__init__(Arguments(ports, graph.vars), threads)
+        self._graph = graph
         self._options = options
         self._fallback = None
         if backend_of(options.device).memory == HOST:
@@ -76,18 +74,12 @@ class SegmentedExecutable(Closing):
             self._frame = self._staging.frame(neutral)
         self._open = SegmentCache(self.threads, options)
         self._special = Specializations(self._staging, self._open)
-        ports = tuple(Port(node.attr("name"), node.shape, node.dtype) for node in graph.inputs)
-        self._arguments = Arguments(ports, graph.vars)
         self._states = {
             node: np.zeros(tuple(map(int, map(str, node.shape))), node.dtype.to_numpy())
             for node in graph.states
         }
         self._peak_nbytes = 0
-        self._lock = locks.reentrant()
         self._running: SegmentedRun | None = None
-        self._is_running = False
-        self._is_closed = False
-        locks.watch(self)
         self._compile_bounded()
 
     def _compile_bounded(self) -> None:
@@ -116,13 +108,6 @@ class SegmentedExecutable(Closing):
 
     def fast_path(self, arrays: Sequence[Any], out: Sequence[Any] | None = None) -> None:
         """What an Executable does without any check is never done here."""
-
-    def run(self, inputs: Mapping[str, Any]) -> list[Array]:
-        """Run with inputs by name."""
-        names = [node.attr("name") for node in self.graph.inputs]
-        if set(names) != set(inputs):
-            raise InvalidArgument(f"inputs {names} are needed, {list(inputs)} were given")
-        return self(*(inputs[name] for name in names))
 
     def run_checked(self, *arrays: Any) -> list[Array]:
         """Run launch by launch, every byte watched: see Executable.run_checked. States are read,
@@ -154,8 +139,7 @@ class SegmentedExecutable(Closing):
     ) -> list[Array]:
         """The results, in `out` where that is given: what can't fit it is refused before."""
         with self._turn():
-            given = self._arguments.fitting([np.asarray(array) for array in arrays])
-            sizes = self._arguments.sizes(given) if self._arguments.is_open else {}
+            given, sizes = self._fitting([np.asarray(array) for array in arrays])
             if out is not None:
                 outputs = [(node.shape, node.dtype) for node in self.graph.outputs]
                 check_room(out, outputs, sizes)
@@ -165,32 +149,13 @@ class SegmentedExecutable(Closing):
             try:
                 results = self._running.whole(self._frame, lent, sizes, out)
             finally:
+                self._running = None
                 self._peak_nbytes = max(self._peak_nbytes, memory.peak_nbytes)
             n = len(self.graph.outputs)
             if not keep_states:
                 for (state, _), array in zip(self.graph.updates, results[n:], strict=True):
                     self._states[state][...] = array
             return results[:n]
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Alone with the memory, of an Executable that is open and in no run."""
-        with self._lock:
-            self._check_idle()
-            if self._is_closed:
-                raise RunFailed("this Executable was closed; compile again to get another")
-            self._is_running = True
-            try:
-                yield
-            finally:
-                self._is_running, self._running = False, None
-
-    def _check_idle(self) -> None:
-        if self._is_running:
-            raise RunFailed(
-                "this Executable is in the middle of a run on this very thread: what a signal "
-                "handler, or a function of the host, does while it runs can only cancel() it"
-            )
 
     def cancel(self) -> None:
         """End the run in progress, from another thread."""
@@ -217,12 +182,12 @@ class SegmentedExecutable(Closing):
 
         return open_bytes
 
-    def reset_state(self) -> None:
-        """Make all states zero, as they were before the first run."""
-        for one in self.state.values():
-            one.clear()
-
     # What it shows.
+
+    @property
+    def graph(self) -> Graph:
+        """What was compiled."""
+        return self._graph
 
     @property
     def device(self) -> str:

@@ -23,7 +23,7 @@ from arenite.ir.graph import Graph
 from arenite.pipeline.choices import KernelTimes, Times, keep_choice, keep_times, times_of
 from arenite.pipeline.contents import tunable
 from arenite.pipeline.program import refuse_cut
-from arenite.pipeline.tuning import Tried, Tuning
+from arenite.pipeline.tuning import KernelTuning, Tuning
 from arenite.program.backend import Backend, Trial, backend_of
 from arenite.program.options import USUAL, Options
 from arenite.program.threads import chosen_n_threads
@@ -110,7 +110,7 @@ def tune_graph(
     bindings = _bindings(variables, sizes)
     subjects = _subjects(simplified, options, variables, bindings)
     program_nbytes = sum(bounds(node.nbytes)[1] for node in simplified.constants)
-    tried: list[Tried] = []
+    tried: list[KernelTuning] = []
     choices: dict[str, str] = {}
     n_done = 0
     for subject in subjects:
@@ -325,7 +325,7 @@ def _differ_in(one: str, other: str) -> list[int]:
     return [k for k, (a, b) in enumerate(pairs) if a != b]
 
 
-def _rows(subject: _Subject, backend: Backend, found: KernelTimes) -> list[Tried]:
+def _rows(subject: _Subject, backend: Backend, found: KernelTimes) -> list[KernelTuning]:
     """What was tried of a kernel, the usual choice first, then the fastest."""
     kernel, usual = subject.kernel, subject.choices[0]
     sizes = subject.bindings[0]
@@ -341,7 +341,7 @@ def _rows(subject: _Subject, backend: Backend, found: KernelTimes) -> list[Tried
         share, bound = most.share(arithmetic, nbytes, times.seconds[0])
         is_usual, is_chosen = name == usual, name == found.chosen
         rows.append(
-            Tried(
+            KernelTuning(
                 kernel.name,
                 subject.n_uses,
                 name,

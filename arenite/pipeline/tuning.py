@@ -13,7 +13,7 @@ from arenite.memory.tables import aligned
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class KernelTuning:
     """One way to cut one kernel; seconds are those of one launch, one for each condition that
     makes a difference to the kernel."""
 
@@ -46,7 +46,7 @@ class Tried:
 class Tuning:
     """The table. `choices` are those that differ from the usual, by content of the kernel."""
 
-    tried: tuple[Tried, ...]
+    tried: tuple[KernelTuning, ...]
     choices: Mapping[str, str]
     conditions: tuple[str, ...]  # the first is always on one thread
     n_left_out: int  # kernels that there was no time for

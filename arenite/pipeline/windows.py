@@ -23,8 +23,8 @@ from arenite.hazards import order
 from arenite.memory import MemoryPlan, ValueId
 from arenite.memory.values import ARENA_REGIONS
 from arenite.pipeline.steps import Lowered
+from arenite.program.launch_hazards import ARENA, data_hazards, touched
 from arenite.program.steps import StepKind
-from arenite.program.touched import ARENA, data_hazards, touched
 
 #: Launches before a position: all below a floor, and floor + k for each bit k.
 _Earlier = tuple[int, int]

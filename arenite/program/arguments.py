@@ -91,7 +91,7 @@ class Arguments:
     """The inputs of a graph; what a call checks of each is looked up once."""
 
     def __init__(self, inputs: tuple[Port, ...], variables: tuple[Var, ...]) -> None:
-        self._inputs = inputs
+        self.inputs = inputs
         self._reader = SizeReader([port.shape for port in inputs], variables)
         self._wanted = [
             (numpy_dtype(port.dtype), None if _is_open(port) else port.shape) for port in inputs
@@ -115,11 +115,11 @@ class Arguments:
             if given is not dtype and given != dtype:
                 array = in_native_order(array)
                 if array.dtype != dtype:
-                    _explain(array, self._inputs[k])
+                    _explain(array, self.inputs[k])
             if array.shape != shape and (
-                shape is not None or array.ndim != len(self._inputs[k].shape)
+                shape is not None or array.ndim != len(self.inputs[k].shape)
             ):
-                _explain(array, self._inputs[k])
+                _explain(array, self.inputs[k])
             flags = array.flags
             fitting.append(array if flags.c_contiguous and flags.aligned else array.copy())
         return fitting
@@ -131,8 +131,8 @@ class Arguments:
             raise BoundsError(no_size(reader.missing[0]))
         sizes = reader.sizes([array.shape for array in arrays])
         if isinstance(sizes, int):
-            _explain(arrays[sizes], self._inputs[sizes])
-        pairs = zip(self._inputs, arrays, strict=True)
+            _explain(arrays[sizes], self.inputs[sizes])
+        pairs = zip(self.inputs, arrays, strict=True)
         for port, array in pairs:
             if any(
                 _value(dim, sizes) != size

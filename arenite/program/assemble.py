@@ -67,7 +67,7 @@ class Assembly:
 
     def hazards(self, places: Mapping[ValueId, Place]) -> list[hazards.Launch]:
         """What each launch touches, on final addresses; what it may touch, through a pointer."""
-        from arenite.program.touched import placed
+        from arenite.program.launch_hazards import placed
 
         return placed(self.launches, places)
 

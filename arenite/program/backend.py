@@ -116,6 +116,9 @@ class Backend(ABC):
     #: Whether launches that wait for the same are joined into one: then values have bytes of their
     #: own for as long as any launch that data does not keep apart may touch them.
     joins_launches = False
+    #: Whether one worker runs launches that are not shared among workers one after the other, so
+    #: that between two of these no wait needs a flag.
+    runs_in_order = False
     #: The device whose memory weights and the arena are in: "cpu" where it is the host's.
     memory: str
 

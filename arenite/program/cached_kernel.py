@@ -155,7 +155,7 @@ class Kernels(tuple[CachedKernel, ...]):
         return made
 
     def _rows(self) -> list[list[str]]:
-        from arenite.memory.tables import few
+        from arenite.memory.tables import name_list
 
         head = ["kernel", "reads", "writes", "operations", "tiles", "ends here because"]
         return [[*head, "reads of", "origin"]] + [
@@ -164,7 +164,7 @@ class Kernels(tuple[CachedKernel, ...]):
                 *map(str, (kernel.reads_nbytes, kernel.writes_nbytes, kernel.operations)),
                 str(kernel.global_size[0]),
                 kernel.border,
-                few(self.named_reads(kernel)),
+                name_list(self.named_reads(kernel)),
                 ", ".join(map(str, kernel.origins[:1])),
             ]
             for kernel in self

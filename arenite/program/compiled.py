@@ -25,7 +25,7 @@ from arenite.memory import MemoryPlan, ValueId
 from arenite.memory.flat import flattened, unflattened
 from arenite.memory.saved import plan_from_bytes, plan_to_bytes
 from arenite.program.frame import Frame, prepared
-from arenite.program.lazy_sequence import Later, LaterMapping
+from arenite.program.lazy_sequence import LazyMapping, LazySequence
 from arenite.program.options import Options
 from arenite.program.record_json import record_from_json, to_json
 from arenite.program.steps import Cell, HostSpec, Pointer, Step, written
@@ -150,8 +150,8 @@ class Compiled(_Parts):
         if not {*outputs, *shown} <= set(range(n_values)):
             raise DamagedCache("outputs do not fit the values")
 
-        def later(part: str, n: int, known: Mapping[int, Any] | None = None) -> Later[Any]:
-            return Later(n, lambda: getattr(objects(), part), known)
+        def lazy(part: str, n: int, known: Mapping[int, Any] | None = None) -> LazySequence[Any]:
+            return LazySequence(n, lambda: getattr(objects(), part), known)
 
         @cache
         @_reading
@@ -175,18 +175,18 @@ class Compiled(_Parts):
             options=Options(**data["options"]),
             passes=tuple(map(str, data["passes"])),
             image=bytes(sections["code"]),
-            load_kernels=Later(n_load, lambda: kernels()[:n_load]),
-            load=later("load", n_load),
-            kernels=Later(n_launches, lambda: kernels()[n_load:]),
-            launches=later("launches", n_launches),
-            values=later("values", n_values, shown),
+            load_kernels=LazySequence(n_load, lambda: kernels()[:n_load]),
+            load=lazy("load", n_load),
+            kernels=LazySequence(n_launches, lambda: kernels()[n_load:]),
+            launches=lazy("launches", n_launches),
+            values=lazy("values", n_values, shown),
             outputs=outputs,
             constants=_constants(data["constants"], sections["data"]),
             plan=plan,
-            steps=later("steps", n_steps),
-            cells=later("cells", n_cells),
+            steps=lazy("steps", n_steps),
+            cells=lazy("cells", n_cells),
             found={str(name): int(cell) for name, cell in data["found"].items()},
-            late=LaterMapping(lambda: objects().late),
+            late=LazyMapping(lambda: objects().late),
             hosts=tuple(record_from_json(HostSpec, one) for one in data["hosts"]),
         )
         program.frame = frame

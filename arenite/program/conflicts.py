@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from arenite.hazards import BufferRange, HazardKind, Role, order
 from arenite.memory import ValueId
+from arenite.program.launch_hazards import placed, ranges_of, span_in
 from arenite.program.places import Places
-from arenite.program.touched import placed, ranges_of, span_in
 from arenite.records import NamedTuple
 
 if TYPE_CHECKING:

@@ -101,8 +101,8 @@ class Frame(NamedTuple):
 
     @classmethod
     def of(cls, compiled: Compiled) -> Frame:
+        from arenite.program.launch_hazards import data_hazards, pointed_to
         from arenite.program.layout import Layout
-        from arenite.program.touched import data_hazards, pointed_to
 
         values = compiled.values
         columns = SlotColumns.of(compiled.plan.slots)

@@ -9,7 +9,7 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 
-class Later(Sequence[T]):
+class LazySequence(Sequence[T]):
     """`n` items that `read` gives; those in `known` are there at once."""
 
     __slots__ = ("_known", "_n", "_read")
@@ -37,7 +37,7 @@ class Later(Sequence[T]):
         return self._n
 
 
-class LaterMapping(Mapping[K, T]):
+class LazyMapping(Mapping[K, T]):
     """What `read` gives."""
 
     __slots__ = ("_read",)

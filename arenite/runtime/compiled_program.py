@@ -1,16 +1,21 @@
 """CompiledProgram: what is called and looked at in one way, whether it is one program or cut into
-segments; and Plan, what its plan tells."""
+segments, with what both do alike; and Plan, what its plan tells."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
-from numpy.typing import NDArray
+from arenite import locks
+from arenite.errors import InvalidArgument, RunFailed
+from arenite.program.arguments import Arguments
+from arenite.program.threads import chosen_n_threads
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from arenite.ir.graph import Graph
     from arenite.memory import Region, Slot, ValueId
     from arenite.passes import Record
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
     from arenite.runtime.profile import Profile
     from arenite.runtime.state import States
 
-Array = NDArray[Any]
+Array: TypeAlias = "NDArray[Any]"
 
 
 class Plan(Protocol):
@@ -59,10 +64,23 @@ class Plan(Protocol):
 
 
 class CompiledProgram(Protocol):
-    """An Executable, or one in segments."""
+    """An Executable, or one in segments. It runs once at a time; other threads wait."""
 
     threads: int
-    resets_itself: bool
+    #: Whether a run that met an index outside its axis is the end of it, and no reset() needed.
+    resets_itself: bool = False
+    _is_running: bool = False
+    _is_closed: bool = False
+    _arguments: Arguments
+    #: A signal handler may run in the middle of a run, on its thread: it gets past the lock, and is
+    #: told.
+    _lock: locks.ReentrantLock
+
+    def __init__(self, arguments: Arguments, threads: int | None) -> None:
+        self._arguments = arguments
+        self.threads = chosen_n_threads(threads)
+        self._lock = locks.reentrant()
+        locks.watch(self)
 
     @property
     def graph(self) -> Graph:
@@ -110,6 +128,10 @@ class CompiledProgram(Protocol):
 
     def run(self, inputs: Mapping[str, Any]) -> list[Array]:
         """Run with inputs by name."""
+        names = [port.name for port in self._arguments.inputs]
+        if set(names) != set(inputs):
+            raise InvalidArgument(f"inputs {names} are needed, {list(inputs)} were given")
+        return self(*[inputs[name] for name in names])
 
     def run_checked(self, *arrays: Any) -> list[Array]:
         """Run launch by launch, every byte watched."""
@@ -132,16 +154,46 @@ class CompiledProgram(Protocol):
         """Make what failed usable again."""
 
     def reset_state(self) -> None:
-        """Make all states zero."""
+        """Make all states, of the set in use, zero, as they were before the first run."""
+        for one in self.state.values():
+            one.clear()
 
     def close(self) -> None:
         """Give every byte back to the system."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Alone with the memory, open and in no run."""
+        with self._lock:
+            self._check_open()
+            try:
+                self._is_running = True
+                yield
+            finally:
+                self._is_running = False
+
+    def _fitting(self, arrays: list[Array]) -> tuple[list[Array], dict[str, int]]:
+        """Arrays as the program takes them, and the sizes they have."""
+        arrays = self._arguments.fitting(arrays)
+        return arrays, self._arguments.sizes(arrays) if self._arguments.is_open else {}
+
+    def _check_idle(self) -> None:
+        if self._is_running:
+            raise RunFailed(
+                "this Executable is in the middle of a run on this very thread: what a signal "
+                "handler, or a function of the host, does while it runs can only cancel() it"
+            )
+
+    def _check_open(self) -> None:
+        self._check_idle()
+        if self._is_closed:
+            raise RunFailed("this Executable was closed; compile again to get another")
+
+    def forget_after_fork(self) -> None:
+        """In a forked process: a run of another thread is another process's now."""

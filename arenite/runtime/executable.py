@@ -20,10 +20,9 @@ from arenite.ir.interface import GraphInterface
 from arenite.memory import MemoryPlan
 from arenite.program.arguments import Arguments, check_targets
 from arenite.program.backend import backend_of
-from arenite.program.closing import Closing
 from arenite.program.compiled import Compiled
 from arenite.program.places import Places, Resizer
-from arenite.program.threads import chosen_n_threads
+from arenite.runtime.compiled_program import CompiledProgram
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,27 +42,18 @@ Array: TypeAlias = "NDArray[Any]"
 _NAMED_KINDS = ("constant", "input", "packed", "state")
 
 
-class Executable(Closing):
+class Executable(CompiledProgram):
     """Call it with arrays, in the order of the graph's inputs."""
 
     def __init__(
         self, graph: Graph | GraphInterface, compiled: Compiled, threads: int | None = None
     ) -> None:
         self._interface = interface = GraphInterface.of(graph)
+        super().__init__(Arguments(interface.inputs, interface.vars), threads)
         self.compiled = compiled
-        self.threads = chosen_n_threads(threads)
-        #: Whether a run that met an index outside its axis is the end of it, and no reset() needed.
-        self.resets_itself = False
         self._loaded: Loaded = backend_of(compiled.options.device).load(
             interface, compiled, self.threads
         )
-        # A signal handler may run in the middle of a run, on its thread: it gets past the lock, and
-        # is told.
-        self._lock = locks.reentrant()
-        self._is_running = False
-        self._is_closed = False
-        locks.watch(self)
-        self._arguments = Arguments(interface.inputs, interface.vars)
 
     @property
     def executables(self) -> tuple[Executable, ...]:
@@ -194,13 +184,6 @@ class Executable(Closing):
         with self._turn():
             self._loaded.pack(on_progress)
 
-    def run(self, inputs: Mapping[str, Any]) -> list[Array]:
-        """Run with inputs by name."""
-        names = [port.name for port in self._interface.inputs]
-        if set(names) != set(inputs):
-            raise InvalidArgument(f"inputs {names} are needed, {list(inputs)} were given")
-        return self(*[inputs[name] for name in names])
-
     def run_into(self, arrays: Sequence[Array], out: Sequence[Array | None]) -> list[Array]:
         """Run, as with `out`, arrays that nobody else writes to; None is for a new array."""
         return self._run([*arrays], out)
@@ -227,22 +210,6 @@ class Executable(Closing):
             return IndexOutOfRange(f"{error}, then reset() the Executable")
         self._loaded.reset()
         return error
-
-    def _fitting(self, arrays: list[Array]) -> tuple[list[Array], dict[str, int]]:
-        """Arrays as the program takes them, and the sizes they have."""
-        arrays = self._arguments.fitting(arrays)
-        return arrays, self._arguments.sizes(arrays) if self._arguments.is_open else {}
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Alone with the arena, of an Executable that is open and in no run."""
-        with self._lock:
-            self._check_open()
-            try:
-                self._is_running = True
-                yield
-            finally:
-                self._is_running = False
 
     def cancel(self) -> None:
         """End the run in progress, from another thread; the load step before the first run too."""
@@ -298,11 +265,6 @@ class Executable(Closing):
         with self._lock:
             self._check_idle()
             self._loaded.use_state_set(number)
-
-    def reset_state(self) -> None:
-        """Make all states of the set in use zero, as they were before the first run."""
-        for one in self.state.values():
-            one.clear()
 
     def _held(self, number: int) -> HeldState:
         from arenite.runtime.state import HeldState
@@ -386,18 +348,6 @@ class Executable(Closing):
             self._check_idle()
             self._is_closed = True
             self._loaded.close()
-
-    def _check_idle(self) -> None:
-        if self._is_running:
-            raise RunFailed(
-                "this Executable is in the middle of a run on this very thread: what a signal "
-                "handler, or a function of the host, does while it runs can only cancel() it"
-            )
-
-    def _check_open(self) -> None:
-        self._check_idle()
-        if self._is_closed:
-            raise RunFailed("this Executable was closed; compile again to get another")
 
     def _check_failure(self) -> None:
         if self._loaded.failure is not None:

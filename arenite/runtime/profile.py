@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from arenite.ir.dim import evaluate
 from arenite.memory.html import html_table
-from arenite.memory.tables import aligned, few
+from arenite.memory.tables import aligned, name_list
 from arenite.program.cached_kernel import CachedKernel
 from arenite.program.limits import Limits
 from arenite.program.loaded import Timings
@@ -117,7 +117,7 @@ class Profile:
                 f"{k.gops:.1f}",
                 f"{k.gbytes:.1f}",
                 f"{k.limit_share:.0%} {k.bound}",
-                few(k.reads),
+                name_list(k.reads),
                 k.origin,
             ]
             for k in ordered

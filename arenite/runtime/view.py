@@ -21,6 +21,7 @@ from arenite.ir.graph import topological
 from arenite.memory.page import STYLES as PLAN_STYLES
 from arenite.memory.page import page_data, shown_name
 from arenite.passes.changes import Change, changes
+from arenite.program.backend import backend_of
 from arenite.program.conflicts import Wait, waits_of
 from arenite.program.program_json import NAME, nameless
 from arenite.runtime.trace import Trace
@@ -266,10 +267,10 @@ def _line(text: str, files: Iterable[str]) -> str:
 def _hazards(program: Executable, row_of: Sequence[int | None]) -> dict[str, Any]:
     compiled, skeleton = program.compiled, program.compiled.frame.skeleton
     is_shared = skeleton.is_shared.tolist()
+    is_in_order = backend_of(program.device).runs_in_order
 
     def wait(one: Wait) -> list[Any]:
-        # What one worker runs in order needs no flag.
-        has_flag = program.device != "cpu" or is_shared[one.before] or is_shared[one.after]
+        has_flag = not is_in_order or is_shared[one.before] or is_shared[one.after]
         conflicts = [
             [c.kind.name, row_of[int(c.before)], row_of[int(c.after)], c.storage_id, c.start, c.end]
             for c in one.conflicts[:MAX_CONFLICTS]

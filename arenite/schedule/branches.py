@@ -17,7 +17,7 @@ from arenite.errors import NotSupported
 from arenite.ir import OPS, Graph, Node, Region, make, parameter
 from arenite.ir.ops.control import loop_parts, regions_of
 from arenite.ir.regions import rebuilt
-from arenite.passes.known import is_known
+from arenite.passes.constants import is_known
 from arenite.schedule.roots import is_in_memory, is_made_up
 
 

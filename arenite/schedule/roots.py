@@ -21,7 +21,7 @@ from arenite.ir.ops.access import (
     space_vars,
 )
 from arenite.ir.ops.define import OPS
-from arenite.passes.known import is_known
+from arenite.passes.constants import is_known
 
 #: Operations in one kernel at the most, so that no file drives the size of generated code.
 MAX_OPS = 96

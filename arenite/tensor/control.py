@@ -24,7 +24,7 @@ from arenite.ir import Expr, Node, full, make, parameter
 from arenite.ir import size as size_node
 from arenite.ir.compose.basic import cast, reshape
 from arenite.ir.dim import Found
-from arenite.ir.growing import FOR_EVER, Body, Carried, growing
+from arenite.ir.growing_loop import FOR_EVER, Body, Carried, growing
 from arenite.ir.ops import unbounded
 from arenite.ir.regions import rebuilt
 from arenite.tensor.base import ORIGINS, described, node_of, operand_of

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from arenite.errors import InvalidArgument
 from arenite.ir import Node, make, parameter, topological
-from arenite.ir.growing import Carried
+from arenite.ir.growing_loop import Carried
 from arenite.ir.regions import rebuilt
 
 if TYPE_CHECKING:

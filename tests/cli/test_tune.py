@@ -21,7 +21,7 @@ from arenite.errors import InvalidArgument
 from arenite.model import Model
 from arenite.pipeline import choices, tune
 from arenite.pipeline.choices import KernelTimes, Times
-from arenite.pipeline.tuning import Tried, Tuning
+from arenite.pipeline.tuning import KernelTuning, Tuning
 from tests.generate.gguf_models import write_tiny
 from tests.model.models import network
 
@@ -170,8 +170,8 @@ def test_a_bar_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_was_tried_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     """The same is seen at any width: every way, with every time."""
     tried = [
-        Tried("matmul_panels_1", 30, f"tile {k}x96, parts 1x1, b copied", (1e-6 * k, 2.5e-6), 0.93,
-              "float32", k == 4, k == 5, k != 6)
+        KernelTuning("matmul_panels_1", 30, f"tile {k}x96, parts 1x1, b copied",
+                     (1e-6 * k, 2.5e-6), 0.93, "float32", k == 4, k == 5, k != 6)
         for k in (4, 5, 6)
     ]  # fmt: skip
     made = Tuning(

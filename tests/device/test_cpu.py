@@ -56,8 +56,8 @@ def test_memory_is_aligned_as_asked_and_to_64_at_least(nbytes: int, alignment: i
     raw = cpu.allocate(nbytes, BufferOptions(alignment=alignment))
     assert raw.nbytes == nbytes
     assert address(raw) % max(alignment, 64) == 0
-    end = raw.mapping.address + raw.mapping.nbytes
-    assert raw.mapping.address <= address(raw) <= address(raw) + nbytes <= end
+    end = raw.owner.address + raw.owner.nbytes
+    assert raw.owner.address <= address(raw) <= address(raw) + nbytes <= end
 
 
 def test_zeroed_memory_is_zero_fresh_and_pooled() -> None:

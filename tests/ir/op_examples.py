@@ -28,7 +28,7 @@ from arenite.ir import (
     size,
 )
 from arenite.ir.dim import Found
-from arenite.ir.growing import Body, growing
+from arenite.ir.growing_loop import Body, growing
 from arenite.ir.ops.host import HostFunction
 from arenite.ir.ops.unbounded import Specialization, any_size, specialize
 

@@ -15,7 +15,7 @@ from arenite.ir.compose.basic import broadcast_to, slice_axis
 from arenite.ir.compose.counted_sizes import nonzero
 from arenite.ir.dim import Dim, minimum, product
 from arenite.ir.graph import Graph
-from arenite.ir.growing import Body, growing
+from arenite.ir.growing_loop import Body, growing
 from arenite.ir.node import Node, Shape
 from arenite.ir.ops.unbounded import Specialization, arange, specialize
 from arenite.ir.regions import loop

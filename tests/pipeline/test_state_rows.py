@@ -17,9 +17,9 @@ from arenite.hazards import order
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_anew
 from arenite.program.compiled import Compiled
+from arenite.program.launch_hazards import data_hazards, placed
 from arenite.program.options import Options
 from arenite.program.places import Resizer
-from arenite.program.touched import data_hazards, placed
 from arenite.runtime.executable import Executable
 from arenite.tensor.state import State
 from arenite.tensor.tracing import tracing

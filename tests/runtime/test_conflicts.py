@@ -12,7 +12,7 @@ import arenite
 from arenite import Var
 from arenite.hazards import Role
 from arenite.program.conflicts import waits_of
-from arenite.program.touched import placed
+from arenite.program.launch_hazards import placed
 from arenite.runtime.executable import Executable
 
 

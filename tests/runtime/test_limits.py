@@ -120,7 +120,7 @@ def _functions(text: str) -> list[str]:
 def _parted(lines: list[str]) -> list[list[str]]:
     parts: list[list[str]] = [[]]
     for line in lines:
-        if line.split(":")[0] in ("float32", "float64", "int8", "read", "read_apart"):
+        if line.split(":")[0] in ("float32", "float64", "int8", "read", "read_strided"):
             parts.append([])
         parts[-1].append(line)
     return parts

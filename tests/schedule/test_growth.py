@@ -17,7 +17,7 @@ import pytest
 import arenite
 from arenite.backends.cpu.backend import BACKEND
 from arenite.backends.cpu.lowering.lower import lower
-from arenite.codegen.chosen import build_chosen
+from arenite.codegen.kernel_choices import build_chosen
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.printer import kernel_text
 from arenite.ir.graph import Graph

@@ -18,7 +18,7 @@ from arenite.device.allocator import readable_nbytes
 from arenite.errors import printable
 from arenite.hazards import order
 from arenite.ir.node import Node
-from arenite.program.touched import placed
+from arenite.program.launch_hazards import placed
 from arenite.runtime import view
 from arenite.runtime.executable import Executable
 from arenite.runtime.profile import Profile

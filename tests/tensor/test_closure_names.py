@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import arenite
-from arenite.backends.cpu.compiling import kept_kernels
+from arenite.backends.cpu.compiling import kernel_cache
 from arenite.backends.cpu.compiling.pool import compile_modules
 from arenite.backends.cpu.target import Target
 from arenite.memory import svg
@@ -183,7 +183,7 @@ def test_what_differs_in_names_alone_shares_code(
         return compile_modules(modules, target, **others)
 
     monkeypatch.setenv("ARENITE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(kept_kernels, "compile_modules", counting)
+    monkeypatch.setattr(kernel_cache, "compile_modules", counting)
     one, other = tensor(), tensor()
     results = []
     n_compiled = []

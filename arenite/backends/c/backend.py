@@ -17,6 +17,7 @@ class CBackend(Backend):
 
     name = "c"
     memory = "cpu"
+    runs_in_order = True
 
     def identity(self, device: str) -> tuple[str, ...]:
         """Source is the same for every compiler; what is compiled of it is kept by its content."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from arenite.backends.c.c_types import Names
 from arenite.backends.c.kernel import CKernel, kernel_source
 from arenite.backends.c.layout import Image
-from arenite.codegen.chosen import nameless_texts
+from arenite.codegen.kernel_choices import nameless_texts
 from arenite.codegen.kernels.built import Built
 from arenite.program.backend import Code, KernelCode, OnCompiled
 from arenite.program.cached_kernel import CachedKernel, ModuleText

@@ -29,6 +29,7 @@ class CpuBackend(Backend):
     """Imports where it is used what only compiling needs: a warm start comes without."""
 
     name = memory = "cpu"
+    runs_in_order = True
 
     @cached_property
     def target(self) -> Target:

@@ -11,12 +11,12 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
-from arenite.backends.cpu.compiling.kept_kernels import linked_kernels
+from arenite.backends.cpu.compiling.kernel_cache import linked_kernels
 from arenite.backends.cpu.compiling.link import CodeImage
 from arenite.backends.cpu.lowering.lower import lower
 from arenite.backends.cpu.target import Target
 from arenite.codegen import loop_ir as ir
-from arenite.codegen.chosen import nameless_texts, parts_of
+from arenite.codegen.kernel_choices import nameless_texts, parts_of
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.numbers import stays
 from arenite.errors import CompileFailed

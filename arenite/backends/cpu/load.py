@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from arenite.backends.cpu.driver.file_guard import MappedFiles
     from arenite.backends.cpu.driver.stamps import Stamps
-    from arenite.backends.cpu.execution.hosts import HostCalls
+    from arenite.backends.cpu.execution.host_calls import HostCalls
     from arenite.program.cached_kernel import CachedKernel
     from arenite.program.limits import Limits
     from arenite.program.loaded import OnPacked, Quick, Timings
@@ -57,7 +57,7 @@ class CpuProgram:
 
     @cached_property
     def _hosts(self) -> HostCalls:
-        from arenite.backends.cpu.execution.hosts import HostCalls
+        from arenite.backends.cpu.execution.host_calls import HostCalls
 
         return HostCalls(self._interface, self.compiled, self.assembly.first_cell)
 
@@ -200,7 +200,7 @@ class CpuProgram:
             )
 
     def run_checked(self, arrays: list[Array], sizes: dict[str, int]) -> list[Array]:
-        from arenite.backends.cpu.execution.checked import BoundPart, BoundProgram, run_checked
+        from arenite.backends.cpu.execution.checked_run import BoundPart, BoundProgram, run_checked
 
         with self.binder.files.reading(self.fail):
             binding, fitting = self._bound_for(arrays, sizes)

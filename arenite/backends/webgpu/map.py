@@ -16,8 +16,8 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.groups import grouped
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
-from arenite.codegen.kernels.ends import Ends
 from arenite.codegen.kernels.values import UINT32, Scope, index_expr
+from arenite.codegen.kernels.window_bounds import Ends
 from arenite.dtype import BY_NAME
 from arenite.ir.dim import Dim, LoopVar, Var, bounds, ceildiv, product, substitute
 from arenite.ir.node import Node

@@ -33,7 +33,7 @@ from arenite.ir.ops.access import (
     summed,
 )
 from arenite.ir.ops.define import OPS, Attrs, Inferred, Sizes, define, make
-from arenite.passes.known import is_known
+from arenite.passes.constants import is_known
 from arenite.schedule.roots import is_in_memory, is_made_up
 
 PRODUCT, NORMED_PRODUCT = "product_of_blocks", "normed_product"

@@ -34,7 +34,7 @@ class LaunchOrder:
     def _edges(self) -> list[tuple[int, int]]:
         """Launches and those that wait for them."""
         from arenite.hazards import order
-        from arenite.program.touched import placed
+        from arenite.program.launch_hazards import placed
 
         edges = order(placed(self._launches, self._places))
         return sorted(((one.before, one.after) for one in edges), key=lambda edge: edge[1])
@@ -115,7 +115,7 @@ class LaunchOrder:
         """RaceFound unless the sets, one after another and without an order within, are free of
         races with values at these places."""
         from arenite.hazards import Order, order, verify
-        from arenite.program.touched import placed
+        from arenite.program.launch_hazards import placed
 
         touched = placed(self._launches, places)
         at = {k: place for place, k in enumerate(self.every)}

@@ -21,7 +21,7 @@ from arenite.passes.selection import selection
 from arenite.passes.simplify import fold, simplify
 from arenite.passes.split import split
 from arenite.passes.transfers import transfers
-from arenite.passes.unrolled import unrolled
+from arenite.passes.unroll import unrolled
 
 log = logging.getLogger("arenite.passes")
 

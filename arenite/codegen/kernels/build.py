@@ -19,7 +19,6 @@ from typing import TypeAlias
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.built import Built, Scratch
-from arenite.codegen.kernels.ends import Ends, ended, ends_of
 from arenite.codegen.kernels.loops import BLOCK, Axis, nest
 from arenite.codegen.kernels.values import (
     Scope,
@@ -35,6 +34,7 @@ from arenite.codegen.kernels.values import (
     stored_dtype,
     zero,
 )
+from arenite.codegen.kernels.window_bounds import Ends, ended, ends_of
 from arenite.dtype import Kind
 from arenite.errors import NotCompiled
 from arenite.ir import OPS, Dim, Expr, Node, maximum, product

@@ -245,6 +245,26 @@ def test_an_onnx_model_is_exported_for_inputs_that_decide_structure(tmp_path: Pa
         np.testing.assert_allclose(y, expected, rtol=1e-5)
 
 
+def test_a_python_file_is_run_with_its_folder_and_told_where_it_fails(tmp_path: Path) -> None:
+    (tmp_path / "weights_beside.py").write_text("scale = 3.0\n")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import arenite, weights_beside\n"
+        "f = arenite.compile(lambda x: x * weights_beside.scale, arenite.spec((4,)))\n"
+    )
+    failing = tmp_path / "failing.py"
+    failing.write_text("def inner():\n    return 1 / 0\n\ninner()\n")
+    line = [sys.executable, "-m", "arenite.cli.main", "export", "--out", str(tmp_path / "c")]
+    subprocess.run([*line, f"{program}:f"], check=True, capture_output=True, cwd="/")
+    library = built(tmp_path / "c")
+    x, y = np.arange(4, dtype=np.float32), np.empty(4, np.float32)
+    assert (library.f_init(), library.f_run(pointer(x), pointer(y))) == (0, 0)
+    np.testing.assert_array_equal(y, x * 3)
+    ran = subprocess.run([*line, f"{failing}:f"], capture_output=True, text=True)
+    assert ran.returncode == 2
+    assert f"{failing}:2 ended with ZeroDivisionError" in "".join(ran.stderr.splitlines())
+
+
 def test_strings_cannot_be_exported(tmp_path: Path) -> None:
     kinds = [tensor("x", [2], STRING)], [tensor("y", [2], STRING)]
     proto = made([node("StringNormalizer", "x", "y", case_change_action="LOWER")], *kinds)

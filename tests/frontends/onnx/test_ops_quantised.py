@@ -11,7 +11,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from arenite.backends.cpu.passes import PASSES
 from arenite.ir import Var, evaluate
 from arenite.passes import NEUTRAL, run
-from arenite.passes.known import is_known
+from arenite.passes.constants import is_known
 from tests.frontends.onnx.one_node import Const, graph_of, judged, model_of, ran
 
 RNG = np.random.default_rng(5)

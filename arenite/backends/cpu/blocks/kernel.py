@@ -258,10 +258,7 @@ class BlocksTile:
         b, form, lanes = self.builder, self.form, self.product.lanes
         t = VType("i", 8, lanes)
         first = b.offset(at, part * form.code_nbytes)
-        loads = [
-            b.emit(f"load {t}, ptr {b.offset(first, k * PANEL)}, align 1", t)
-            for k in range(form.code_nbytes // PANEL)
-        ]
+        loads = [b.load(t, b.offset(first, k * PANEL), 1) for k in range(form.code_nbytes // PANEL)]
         wide = "sext" if form.codes == "signed" else "zext"
         whole = [load.convert(wide, self.ints) for load in loads]
         if form.codes == "nibbles":
@@ -364,7 +361,7 @@ class _Planes:
         if vector not in self.loaded:
             b, t = self.tile.builder, self.tile.ints
             where = b.offset(self.at, vector * LINE_NBYTES)
-            self.loaded[vector] = b.emit(f"load {t}, ptr {where}, align 4", t)
+            self.loaded[vector] = b.load(t, where, 4)
         return self.loaded[vector]
 
 

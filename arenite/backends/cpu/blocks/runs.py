@@ -70,11 +70,11 @@ class RunsDriver:
         last = b.intrinsic("smin", Vec(b, "%tile_end", I64) * TILE_RUNS, n_runs)
         phases = [Phase(1, TOGETHER), Phase(1, 1)]
         self.lowering.counted_loop(
-            first, last, phases, (), lambda phase, at: self._some(at, phase.parts)
+            first, last, phases, (), lambda phase, at: self._runs(at, phase.parts)
         )
         b.block.end = "ret void"
 
-    def _some(self, first: Vec, count: int) -> None:
+    def _runs(self, first: Vec, count: int) -> None:
         """Some runs from `first` on, at most four; of fewer the last stands for those missing."""
         b = self.builder
         lanes = lanes_of(b.target, FLOAT32)
@@ -85,7 +85,7 @@ class RunsDriver:
 
         def load(run: int, lane: int) -> Vec:
             where = b.offset(x_at, 4 * (min(run, count - 1) * BLOCK + lane))
-            return b.emit(f"load {t}, ptr {where}, align 4", t)
+            return b.load(t, where, 4)
 
         runs = [[load(run, lane) for lane in range(0, BLOCK, lanes)] for run in range(TOGETHER)]
         largest = [[x.bits() & _MAGNITUDE for x in run] for run in runs]
@@ -103,7 +103,7 @@ class RunsDriver:
             for part, value in enumerate(numbers):
                 narrow = value.convert("trunc", VType("i", 8, lanes))
                 where = b.offset(out_at, k * RUN_WORDS * 4 + part * lanes)
-                b.emit_void(f"store {narrow.type} {narrow.text}, ptr {where}, align 4")
+                b.store(narrow, where, 4)
         in_half = BLOCK // 2 // lanes
         half, other = (
             _across([reduce(operator.add, numbers[part]) for numbers in made], operator.add)
@@ -114,7 +114,7 @@ class RunsDriver:
         words = quarter([scale.bits(), scaled.bits(), -total, -half])
         for k, own in enumerate(words[:count]):
             where = b.offset(out_at, 4 * (k * RUN_WORDS + SCALE_WORD))
-            b.emit_void(f"store {own.type} {own.text}, ptr {where}, align 4")
+            b.store(own, where, 4)
 
 
 def _larger(a: Vec, b: Vec) -> Vec:

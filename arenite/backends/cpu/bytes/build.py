@@ -69,7 +69,7 @@ class _BytesBuilder(ConvBuilder):
             self.fill != 0 or not all(side.is_always_inside for side in self.around)
         )
         if self.is_open:
-            *self.conv.deep, self.conv.block = map(_opened, self.around)
+            *self.conv.deep, self.conv.block = map(_with_border, self.around)
         layout = self.conv.layout()
         self.fits = self.conv.w in self.conv.names and layout is not None and layout.channel == 1
         in_place = layout is not None and self._can_walk(layout)
@@ -114,7 +114,7 @@ class _BytesBuilder(ConvBuilder):
         return Taps(ir.index(words), ir.index(WORD), PANEL * WORD)
 
 
-def _opened(side: Side) -> Side:
+def _with_border(side: Side) -> Side:
     """The axis of an image that has what lies around it as its own."""
     return replace(side, size=side.size + side.before + side.after, before=0, after=0)
 

@@ -94,7 +94,7 @@ class WordTile:
         """The sums after a word of K, for some rows or all; `nbytes` of A's word are there."""
         b, n_columns = self.b, self.tile.columns
         vectors = [
-            self.dot.b(b.emit(f"load {t}, ptr {moved(b, b_at, offset)}, align 4", t))
+            self.dot.b(b.load(t, moved(b, b_at, offset), 4))
             for t, offset in zip(self.types, self.columns, strict=True)
         ]
         new_sums = list(sums)

@@ -170,9 +170,9 @@ class ConvLoops(KernelBuilder):
 
     def layout(self) -> InputLayout | None:
         """How x lies in memory, if its elements are even steps apart."""
-        at = [far(f"_at{k}") for k in range(len(self.deep) + 2)]
-        channel = far("_channel")
-        found = self.in_memory(self.index(at, far(GROUP.name) * self.depth + channel))
+        at = [any_var(f"_at{k}") for k in range(len(self.deep) + 2)]
+        channel = any_var("_channel")
+        found = self.in_memory(self.index(at, any_var(GROUP.name) * self.depth + channel))
         if found is None:
             return None
         node, position, is_whole = found
@@ -244,7 +244,7 @@ class ConvLoops(KernelBuilder):
         return in_blocks(made, (lines,))
 
 
-def far(name: str) -> Var:
+def any_var(name: str) -> Var:
     """A variable that may have any value."""
     return LoopVar(name, 0, ANY)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arenite.backends.cpu.conv.base import GROUP, ConvLoops, far
+from arenite.backends.cpu.conv.base import GROUP, ConvLoops, any_var
 from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE
 from arenite.backends.cpu.conv.sides import ZERO, Side
 from arenite.backends.cpu.gemm.kernel import FIRST_ROW, LAST_ROW, SCRATCH, TILE
@@ -82,14 +82,14 @@ class Copy:
     def _element(self, at: Sequence[Dim], channel: Dim) -> tuple[ir.Block, ir.Expr]:
         """What names an element of x, by positions along the sides and a channel; its name."""
         conv, scope = self.conv, Scope()
-        index = conv.index(at, far(GROUP.name) * conv.depth + channel)
+        index = conv.index(at, any_var(GROUP.name) * conv.depth + channel)
         value = conv.values.at(conv.x, index, scope)
         return scope.block, value if value.dtype == self.dtype else ir.Cast(value, self.dtype)
 
     def _run(self, at: Sequence[Dim], number: ir.Expr) -> ir.Expr:
         """An element of a line of x, counted from the position on."""
         conv = self.conv
-        found = conv.in_memory(conv.index(at, far(GROUP.name) * conv.depth))
+        found = conv.in_memory(conv.index(at, any_var(GROUP.name) * conv.depth))
         assert found is not None
         node, position, _ = found
         value = ir.Load(conv.names[node], index_expr(position) + number, node.dtype)
@@ -105,13 +105,13 @@ class Copy:
         """Positions along the sides of an element of the copy."""
         line = self.conv.line
         deep = [
-            side.position(side.var) + far(f"deep_tap{k}") * side.dilation
+            side.position(side.var) + any_var(f"deep_tap{k}") * side.dilation
             for k, side in enumerate(self.deep)
         ]
         return [
             *deep,
-            self.block.position(far(FIRST_LINE.name)) + far(row.name) * self.block.step,
-            line.position(far(FIRST_ROW.name)) + far(pixel.name) * line.step,
+            self.block.position(any_var(FIRST_LINE.name)) + any_var(row.name) * self.block.step,
+            line.position(any_var(FIRST_ROW.name)) + any_var(pixel.name) * line.step,
         ]
 
     def _line(self, row: ir.Name) -> ir.Block:
@@ -159,7 +159,7 @@ class Copy:
     ) -> ir.Stmt:
         """One channel's pixels of a line."""
         pixel = ir.Name("copied_pixel")
-        named, value = self._element(self._positions(row, pixel), far(channel.name))
+        named, value = self._element(self._positions(row, pixel), any_var(channel.name))
         body = (*named, ir.Store(SCRATCH, plane + pixel, value))
         return ir.For(pixel.name, first, last, body, vector=True)
 
@@ -179,7 +179,7 @@ class Copy:
                 named, value = self._element(positions, k)
                 stores += [*named, ir.Store(SCRATCH, place + k, value)]
             return ir.For(pixel.name, first, last, tuple(stores))
-        named, value = self._element(positions, far(channel.name))
+        named, value = self._element(positions, any_var(channel.name))
         body = (*named, ir.Store(SCRATCH, place + channel, value))
         inner = ir.For(channel.name, ZERO, ir.index(depth), body, vector=True)
         return ir.For(pixel.name, first, last, (inner,), vector=self.is_transposed)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from arenite.backends.cpu.conv.base import ConvLoops, far
+from arenite.backends.cpu.conv.base import ConvLoops, any_var
 from arenite.backends.cpu.conv.kernel import FIRST_LINE, LAST_LINE, Conv, Taps
 from arenite.backends.cpu.conv.sides import ZERO, Side
 from arenite.backends.cpu.conv.winograd_cut import WinogradCut, WinogradSizes, winograd_ways
@@ -274,7 +274,7 @@ class _WinogradBuilder:
             own: list[tuple[Dim, ir.Expr | None]] = []
             for k in range(PATCH):
                 if not is_cut:
-                    own.append((far(at.name) + k, None))
+                    own.append((any_var(at.name) + k, None))
                     continue
                 last = index_expr(side.size) - 1
                 near, is_there = ir.Name(f"{at.name}{k}"), ir.Name(f"{at.name}{k}_is", ir.BOOL)
@@ -282,14 +282,14 @@ class _WinogradBuilder:
                 lets.append(ir.Let(is_there.name, (here >= 0) & (here <= last)))
                 held = ir.Binary("max", ir.Binary("min", here, last), ZERO)
                 lets.append(ir.Let(near.name, held))
-                own.append((far(near.name), is_there))
+                own.append((any_var(near.name), is_there))
             reads.append(own)
         scope = Scope()
 
         def element(i: int, j: int) -> ir.Expr:
             (line, has_line), (pixel, has_pixel) = reads[0][i], reads[1][j]
             value = self.conv.values.at(
-                self.conv.x, self.conv.index([line, pixel], far(CHANNEL.name)), scope
+                self.conv.x, self.conv.index([line, pixel], any_var(CHANNEL.name)), scope
             )
             if value.dtype != self.conv.sum_dtype:
                 value = ir.Cast(value, self.conv.sum_dtype)

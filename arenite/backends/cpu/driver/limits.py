@@ -33,7 +33,7 @@ TURNS = 20_000
 LEAST_READ_NBYTES, MOST_READ_NBYTES = 96 * 2**20, 512 * 2**20
 ROUNDS = 5
 #: Ways to read memory, the faster of which counts: which one that is depends on its pages.
-_WAYS = ("read", "read_apart")
+_WAYS = ("read", "read_strided")
 #: What is multiplied: numbers that are small and plain, whatever they are read as.
 PLAIN_BYTE = 0x3F
 

@@ -24,21 +24,21 @@ OPERATIONS = {
     "float64": ROWS * COLUMNS,
     "int8": 8 * ROWS * COLUMNS,
 }
-#: Bytes that a turn of `read` reads, and the places that `read_apart` takes turns between.
+#: Bytes that a turn of `read` reads, and the places that `read_strided` takes turns between.
 READ_NBYTES = 256
 PLACES = 8
 
 
 def limits_module(target: Target) -> str:
-    """`float32`, `float64`, `int8`: multiply-adds. `read`, `read_apart`: bytes."""
+    """`float32`, `float64`, `int8`: multiply-adds. `read`, `read_strided`: bytes."""
     lanes = target.vector_bits // 32
     dot = word_dot(target)
     made = {
         "float32": _tile(target, VType("f", 32, lanes), lambda x: [x], lambda x: [x], _fma),
         "float64": _tile(target, VType("f", 64, lanes // 2), lambda x: [x], lambda x: [x], _fma),
         "int8": _tile(target, VType("i", 32, lanes), dot.a, dot.b, dot.add),
-        "read": _read(target, VType("i", 32, lanes), _in_a_row),
-        "read_apart": _read(target, VType("i", 32, lanes), _apart),
+        "read": _read(target, VType("i", 32, lanes), _sequential),
+        "read_strided": _read(target, VType("i", 32, lanes), _strided),
     }
     return _module(made)
 
@@ -67,11 +67,11 @@ def _tile(
     return b
 
 
-def _in_a_row(turn: Vec, mask: Vec) -> Vec:
+def _sequential(turn: Vec, mask: Vec) -> Vec:
     return turn * READ_NBYTES & mask
 
 
-def _apart(turn: Vec, distance: Vec) -> Vec:
+def _strided(turn: Vec, distance: Vec) -> Vec:
     shift = PLACES.bit_length() - 1
     return (turn & (PLACES - 1)) * distance + turn.shr(shift, signed=False) * READ_NBYTES
 
@@ -83,10 +83,7 @@ def _read(target: Target, t: VType, place: Callable[[Vec, Vec], Vec]) -> Builder
     def step(sums: list[Vec], turn: Vec) -> list[Vec]:
         at = place(turn, Vec(b, "%mask", I64))
         start = b.emit_pointer(f"getelementptr i8, ptr %from, i64 {at.text}")
-        return [
-            total ^ b.emit(f"load {t}, ptr {b.offset(start, k * nbytes)}, align 4", t)
-            for k, total in enumerate(sums)
-        ]
+        return [total ^ b.load(t, b.offset(start, k * nbytes), 4) for k, total in enumerate(sums)]
 
     _turns(b, [b.constant(0, t)] * (READ_NBYTES // nbytes), step)
     return b

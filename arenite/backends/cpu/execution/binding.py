@@ -28,7 +28,7 @@ from arenite.ir.interface import GraphInterface
 from arenite.memory import Arena, MemoryPlan, ValueId
 from arenite.program.assemble import Assembly
 from arenite.program.compiled import Compiled
-from arenite.program.lazy_sequence import LaterMapping
+from arenite.program.lazy_sequence import LazyMapping
 from arenite.program.places import Numbers, Places, Resizer
 from arenite.program.skeleton import FIRST_IO
 from arenite.program.table import LaunchTable, aligned_empty, relocated
@@ -87,9 +87,7 @@ class Binder:
         outside = frame.numbers("input", "output", "constant")
         self.io: dict[ValueId, int] = {number: k for k, number in enumerate(outside)}
         self.assembly = Assembly(compiled.launches, frame.skeleton, frame.wait_book())
-        self._resizer = Resizer(
-            frame, compiled.plan, LaterMapping(cache(lambda: compiled.pointers))
-        )
+        self._resizer = Resizer(frame, compiled.plan, LazyMapping(cache(lambda: compiled.pointers)))
         self.constants, files = constants_of(interface, compiled)
         self.files = MappedFiles(files)
         self._constant_registers = [FIRST_IO + self.io[number] for number in self.constants]

@@ -21,15 +21,15 @@ import numpy as np
 
 from arenite.backends.cpu.execution.meaning import (
     CONSTANT,
-    Called,
+    CallEvent,
     Content,
+    EndEvent,
     Event,
-    Launched,
-    Left,
-    Loaded,
+    LaunchEvent,
+    LoadEvent,
     Meaning,
     Rows,
-    Stored,
+    StoreEvent,
     Way,
     Writer,
     packed,
@@ -49,7 +49,7 @@ from arenite.program.steps import HostSpec
 from arenite.program.table import Ins, LaunchTable, Op
 from arenite.schedule import Kernel, Schedule
 
-E = TypeVar("E", Launched, Loaded, Stored, Called)
+E = TypeVar("E", LaunchEvent, LoadEvent, StoreEvent, CallEvent)
 
 #: Where memory begins, as far as this walk is concerned.
 _ARENA = 1 << 20
@@ -191,7 +191,7 @@ class _Walk:
                 if (done < limit) is (op == Op.NEXT):
                     tick = target
         for event in self.meant:
-            if not isinstance(event, Left):
+            if not isinstance(event, EndEvent):
                 raise InvalidPlan(f"the table ends before {event!r}")
             place = self.places[self._states[state(event.state)]]
             assert place.offset is not None
@@ -205,7 +205,7 @@ class _Walk:
         return event
 
     def _launch(self, number: int) -> None:
-        event = self._next(Launched)
+        event = self._next(LaunchEvent)
         launch = self.assembly.launches[number]
         if launch.name != event.kernel.name:
             raise InvalidPlan(f"kernel {launch.name} runs where {event.kernel.name} is meant")
@@ -233,7 +233,7 @@ class _Walk:
             self.memory.write(*spans[position], event.writer)
 
     def _call_host(self, host: HostSpec) -> None:
-        event = self._next(Called)
+        event = self._next(CallEvent)
         *reads, write = (self.registers[self.assembly.first_cell + k] for k in host.addresses)
         *sizes, made = (evaluate(nbytes, self.sizes) for nbytes in event.nbytes)
         for k, (address, nbytes) in enumerate(zip(reads, sizes, strict=True)):
@@ -279,12 +279,12 @@ class _Walk:
             op, dst, a, b = (int(one[name]) for name in ("op", "dst", "a", "b"))
             x, y = self.registers[a], self.registers[b]
             if op in (Ins.LOAD8, Ins.LOAD64):
-                loaded = self._next(Loaded)
+                loaded = self._next(LoadEvent)
                 nbytes = 1 if op == Ins.LOAD8 else 8
                 self._check(loaded.what, x + y, nbytes, loaded.content)
                 self.registers[dst] = 1 if op == Ins.LOAD8 else _ANY
             elif op == Ins.STORE64:
-                self.memory.write(x, x + 8, self._next(Stored).writer)
+                self.memory.write(x, x + 8, self._next(StoreEvent).writer)
             else:
                 self.registers[dst] = _ARITHMETIC[op](x, y)
 

@@ -16,7 +16,7 @@ from arenite.backends.cpu.execution.binding import Binder
 from arenite.ir.data import BufferSource, drop_pages
 from arenite.ir.interface import GraphInterface
 from arenite.program.assemble import Assembly
-from arenite.program.lazy_sequence import Later
+from arenite.program.lazy_sequence import LazySequence
 from arenite.program.places import Numbers
 from arenite.program.table import Op
 
@@ -39,10 +39,10 @@ class LoadStep:
         compiled = binder.compiled
         self._frame = frame = compiled.frame
         order = frame.load_order.tolist()
-        self._kernels: Sequence[CachedKernel] = Later(
+        self._kernels: Sequence[CachedKernel] = LazySequence(
             len(order), lambda: [compiled.load_kernels[k] for k in order]
         )
-        launches = Later(len(order), lambda: [compiled.load[k] for k in order])
+        launches = LazySequence(len(order), lambda: [compiled.load[k] for k in order])
         self._assembly = Assembly(launches, frame.load, frame.load_wait_book())
         self._running: BoundTable | None = None
         self._is_cancelled = False

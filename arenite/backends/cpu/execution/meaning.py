@@ -35,25 +35,25 @@ Content: TypeAlias = Writer | Rows | None
 
 
 @dataclass(frozen=True, slots=True)
-class Launched:
+class LaunchEvent:
     kernel: Kernel
     reads: tuple[Content, ...]
     writer: int
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadEvent:
     what: str
     content: Content
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoreEvent:
     writer: int
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CallEvent:
     """A function of the host; `nbytes` of what it gets and, last, of what it makes."""
 
     name: str
@@ -63,14 +63,14 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class EndEvent:
     """What a state is when the run ends."""
 
     state: str  # its name
     content: Content
 
 
-Event: TypeAlias = Launched | Loaded | Stored | Called | Left
+Event: TypeAlias = LaunchEvent | LoadEvent | StoreEvent | CallEvent | EndEvent
 
 
 @dataclass(slots=True)
@@ -133,7 +133,7 @@ class Meaning:
         yield from self._schedule(self.schedule, scope)
         becomes = dict(self.schedule.updates)
         for node in self.schedule.states:
-            yield Left(node.attr("name"), scope[becomes.get(node, node)])
+            yield EndEvent(node.attr("name"), scope[becomes.get(node, node)])
 
     def _schedule(self, schedule: Schedule, scope: dict[Node, Content]) -> Iterator[Event]:
         for step in schedule.steps:
@@ -145,24 +145,24 @@ class Meaning:
             elif isinstance(step, Branch):
                 yield from self._branch(step, scope)
             elif isinstance(step, Cut):
-                yield Loaded(f"the size {step.size}", scope.get(step.count, CONSTANT))
+                yield LoadEvent(f"the size {step.size}", scope.get(step.count, CONSTANT))
                 scope[step.output] = scope.get(step.source, CONSTANT)
             elif isinstance(step, HostCall):
                 reads = tuple(scope.get(node, CONSTANT) for node in step.inputs)
                 scope[step.output] = writer = next(self._writers)
                 nbytes = tuple(node.nbytes for node in (*step.inputs, step.output))
-                yield Called(step.function.name, reads, writer, nbytes)
+                yield CallEvent(step.function.name, reads, writer, nbytes)
             else:
                 yield from self._loop(step, scope)
 
-    def _launched(self, kernel: Kernel, scope: dict[Node, Content]) -> Launched:
+    def _launched(self, kernel: Kernel, scope: dict[Node, Content]) -> LaunchEvent:
         reads = tuple(scope.get(node, CONSTANT) for node in kernel.inputs)
         writer = next(self._writers)
         scope.update(dict.fromkeys(kernel.outputs, writer))
-        return Launched(kernel, reads, writer)
+        return LaunchEvent(kernel, reads, writer)
 
     def _branch(self, branch: Branch, scope: dict[Node, Content]) -> Iterator[Event]:
-        yield Loaded("the condition of a branch", scope.get(branch.condition, CONSTANT))
+        yield LoadEvent("the condition of a branch", scope.get(branch.condition, CONSTANT))
         side = branch.then if self.way.next_branch() else branch.otherwise
         inner = self._given(side.inputs, branch.captures, scope)
         yield from self._schedule(side, inner)
@@ -184,9 +184,9 @@ class Meaning:
             yield launched
         size = trip_size(parts.trips)
         if size is None:
-            yield Loaded("the trip count of a loop", scope.get(parts.trips, CONSTANT))
+            yield LoadEvent("the trip count of a loop", scope.get(parts.trips, CONSTANT))
         if not is_always(parts.condition):
-            yield Loaded("the condition of a loop", scope.get(parts.condition, CONSTANT))
+            yield LoadEvent("the condition of a loop", scope.get(parts.condition, CONSTANT))
         trips = self.way.next_loop()
         if size is not None:
             trips = min(trips, evaluate(size, self.sizes))
@@ -199,13 +199,13 @@ class Meaning:
             for window, captured in loop.windows:
                 inner[window] = _row(inner[captured], i)
             if reads_number:
-                stored = Stored(next(self._writers))
+                stored = StoreEvent(next(self._writers))
                 inner[parts.iteration] = stored.writer
                 yield stored
             yield from self._schedule(loop.body, inner)
             if not is_always(parts.goes_on):
                 content = inner.get(parts.goes_on, CONSTANT)
-                yield Loaded("the condition to go on with a loop", content)
+                yield LoadEvent("the condition to go on with a loop", content)
             carried = [inner.get(node, CONSTANT) for node in parts.following]
             for k, row in enumerate(loop.rows):
                 written[k][i] = inner[parts.rows[row]]

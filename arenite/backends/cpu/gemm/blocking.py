@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import gcd
 
-from arenite.backends.cpu.gemm import row_dots as dots
+from arenite.backends.cpu.gemm import row_dots
 from arenite.backends.cpu.gemm.kernel import GemvForm
 from arenite.backends.cpu.gemm.partial_sums import ONE_BLOCK, block_length
 from arenite.backends.cpu.gemm.rows import LIMIT, any_heights, even_heights
@@ -154,7 +154,7 @@ def cut(layout: Layout, a: DType, b: DType, total: DType, target: Target) -> Cut
         block_columns,
         blocks_a_tile,
         gemv,
-        _gemv_heights(layout.n_rows, block_rows, gemv),
+        _gemv_heights(layout.n_rows, gemv),
         copies_b,
         _copied_groups(layout, columns, n_groups, target) if copies_b else 1,
     )
@@ -254,10 +254,10 @@ def _crowds(layout: Layout, b: DType, target: Target) -> bool:
 
 def _gemv(layout: Layout, b: DType, total: DType, is_apart: bool, target: Target) -> GemvCut:
     lanes = lanes_of(target, total)
-    if layout.a_step == 1 and layout.b_step == 1 and lanes >= dots.FOLDED:
+    if layout.a_step == 1 and layout.b_step == 1 and lanes >= row_dots.FOLDED:
         up_to = min(DOT_ROWS, bounds(layout.depth)[1] // DOT_DEPTH)
         columns = ONE_ROW_COLUMNS if layout.n_rows == 1 else 1
-        return GemvCut(up_to, "dots", columns * lanes, dots.most_rows(target))
+        return GemvCut(up_to, "dots", columns * lanes, row_dots.most_rows(target))
     tallest = target.n_vector_registers // STREAM_REGISTERS
     rows = max(1, min(tallest, bounds(layout.n_rows)[1]))
     columns = STREAM_NBYTES * 8 // (total.bits * rows)
@@ -285,7 +285,7 @@ def _heights(n_rows: Dim, block_rows: int, gemv: GemvCut, tallest: int) -> tuple
     return min(even, any_heights(tallest, gcd(known_divisor(n_rows), block_rows)), key=len)
 
 
-def _gemv_heights(n_rows: Dim, block_rows: int, gemv: GemvCut) -> tuple[int, ...]:
+def _gemv_heights(n_rows: Dim, gemv: GemvCut) -> tuple[int, ...]:
     """Heights for blocks of few rows; the last block may be one whatever the number of rows is."""
     if gemv.up_to == 0 or (isinstance(n_rows, int) and n_rows > gemv.up_to):
         return ()

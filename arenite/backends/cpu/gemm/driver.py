@@ -257,7 +257,7 @@ class Driver:
 
         def build(rows: int) -> str:
             if product.gemv_form == "dots":
-                return self.function(f"dots{rows}", lambda f: Gemv(f).dots(rows))
+                return self.function(f"dots{rows}", lambda f: Gemv(f).row_dots(rows))
             return self.function(f"stream{rows}", lambda f: Gemv(f).stream(rows))
 
         self.rows(product.gemv_heights, build, columns, count)

@@ -104,7 +104,7 @@ class Epilogue:
             def finish(column: int = column, width: int = width) -> None:
                 where = b.offset(start, column * product.lanes * size)
                 t = register_type(product.sum_dtype, width)
-                self.finish_sum(row, b.emit(f"load {t}, ptr {where}, align {width * size}", t))
+                self.finish_sum(row, b.load(t, where, width * size))
 
             self.in_column(self.function.column_start(column), mask, finish, width)
 

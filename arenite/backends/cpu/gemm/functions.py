@@ -89,7 +89,7 @@ class TileFunction:
         size = self.product.sum_dtype.bits // 8
         where = self.builder.offset(slot, at * size)
         align = total.type.lanes * size
-        self.builder.emit_void(f"store {total.type} {total.text}, ptr {where}, align {align}")
+        self.builder.store(total, where, align)
 
 
 def function_text(builder: Builder, kernel: MicroKernel, name: str, more: str = "") -> str:

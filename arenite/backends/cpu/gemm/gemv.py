@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from arenite.backends.cpu.gemm import row_dots as dots
+from arenite.backends.cpu.gemm import row_dots
 from arenite.backends.cpu.gemm.epilogue import Epilogue
 from arenite.backends.cpu.gemm.functions import TileFunction
 from arenite.backends.cpu.gemm.kernel import Product
@@ -61,12 +61,12 @@ class Gemv:
     def _is_far(self) -> bool:
         return _is_far(self.product, self.builder.target)
 
-    def dots(self, rows: int) -> None:
+    def row_dots(self, rows: int) -> None:
         """`rest` columns of row dots: at most `gemv_columns`, more than a vector has lanes where
         there is one row."""
         b, product, width = self.builder, self.product, self.product.gemv_columns
         depth, dot = _known(product.depth), self.dot
-        if depth is not None and dots.is_kept(b.target, rows, depth, product.lanes):
+        if depth is not None and row_dots.is_kept(b.target, rows, depth, product.lanes):
             self._kept_dots(depth)
             return
         a_line, b_line = (self.function.nbytes(x.line, x) for x in (product.a, product.b))
@@ -74,33 +74,33 @@ class Gemv:
         if rows == 1 and dot.a != dot.sum and depth is not None and depth <= LONGEST_COPY:
             a_rows, dot = [self._copied("%a")], Dot(dot.sum, dot.b, dot.sum)
         lanes = product.lanes
-        together, unroll = dots.shape_of(b.target, rows, dot, lanes, depth, self._is_far)
+        together, unroll = row_dots.shape_of(b.target, rows, dot, lanes, depth, self._is_far)
         ahead: Vec | int | None = None
-        if rows == 1 and self._is_far and dots.is_plain(dot):
+        if rows == 1 and self._is_far and row_dots.is_plain(dot):
             ahead = b_line * together
         elif rows == together == 1 and product.stays:
             ahead = STAYING_NBYTES
-        in_lines = rows == together == 1 and dots.has_lines(b.target, dot)
+        in_lines = rows == together == 1 and row_dots.has_lines(b.target, dot)
         if in_lines and dot is self.dot:
             a_rows = [self._aligned("%a")]
         size = product.sum_dtype.bits // 8
-        part = register_type(product.sum_dtype, dots.FOLDED)
+        part = register_type(product.sum_dtype, row_dots.FOLDED)
         slot = self.function.stack(rows * width)
-        parts = self.function.stack(rows * width * dots.FOLDED, "%parts")
+        parts = self.function.stack(rows * width * row_dots.FOLDED, "%parts")
         last = self.rest - 1
 
         def turn(in_lines: bool, at: Vec) -> None:
             # Past the last column the last one is taken again; what it gives is not stored.
             columns = [b.intrinsic("smin", at + k, last) for k in range(together)]
             b_rows = [moved(b, "%b", column * b_line) for column in columns]
-            sums = dots.row_dots(
+            sums = row_dots.row_dots(
                 b, lanes, dot, a_rows, b_rows, self.depth, unroll, ahead, depth, in_lines
             )
             for k, total in enumerate(sums):
                 row, column = divmod(k, together)
-                first = b.offset(parts, (row * width + column) * dots.FOLDED * size)
-                where = moved(b, first, at * (dots.FOLDED * size))
-                b.emit_void(f"store {part} {total.text}, ptr {where}, align {size}")
+                first = b.offset(parts, (row * width + column) * row_dots.FOLDED * size)
+                where = moved(b, first, at * (row_dots.FOLDED * size))
+                b.store(total, where, size)
 
         def all_columns(in_lines: bool) -> None:
             self.lowering.steps(0, self.rest, together, partial(turn, in_lines))
@@ -114,13 +114,13 @@ class Gemv:
             all_columns(False)
 
         def fold(at: Vec) -> None:
-            first = moved(b, parts, at * (dots.FOLDED * size))
-            loads = [b.offset(first, k * dots.FOLDED * size) for k in range(dots.FOLDED)]
-            mine = [b.emit(f"load {part}, ptr {where}, align {size}", part) for where in loads]
-            total = dots.fold(mine)
-            b.emit_void(f"store {part} {total.text}, ptr {moved(b, slot, at * size)}, align {size}")
+            first = moved(b, parts, at * (row_dots.FOLDED * size))
+            loads = [b.offset(first, k * row_dots.FOLDED * size) for k in range(row_dots.FOLDED)]
+            mine = [b.load(part, where, size) for where in loads]
+            total = row_dots.fold(mine)
+            b.store(total, moved(b, slot, at * size), size)
 
-        self.lowering.steps(0, self.rest if rows == 1 else rows * width, dots.FOLDED, fold)
+        self.lowering.steps(0, self.rest if rows == 1 else rows * width, row_dots.FOLDED, fold)
         if rows == 1:
             self._finish_row(slot)
         else:
@@ -132,17 +132,17 @@ class Gemv:
         b, product = self.builder, self.product
         size = product.sum_dtype.bits // 8
         b_line = self.function.nbytes(product.b.line, product.b)
-        kept = dots.KeptRow(b, product.lanes, self.dot, "%a", depth)
+        kept = row_dots.KeptRow(b, product.lanes, self.dot, "%a", depth)
         slot = self.function.stack(product.gemv_columns)
         last = self.rest - 1
 
         def turn(at: Vec) -> None:
-            columns = [b.intrinsic("smin", at + k, last) for k in range(dots.FOLDED)]
+            columns = [b.intrinsic("smin", at + k, last) for k in range(row_dots.FOLDED)]
             parts = [kept.dot_with(moved(b, "%b", column * b_line)) for column in columns]
-            total, where = dots.fold(parts), moved(b, slot, at * size)
-            b.emit_void(f"store {total.type} {total.text}, ptr {where}, align {size}")
+            total, where = row_dots.fold(parts), moved(b, slot, at * size)
+            b.store(total, where, size)
 
-        self.lowering.steps(0, self.rest, dots.FOLDED, turn)
+        self.lowering.steps(0, self.rest, row_dots.FOLDED, turn)
         self._finish_row(slot)
 
     def _finish_row(self, slot: str) -> None:
@@ -177,7 +177,7 @@ class Gemv:
         def copied(at: Vec, mask: Vec | None) -> None:
             value = load_wide(b, moved(b, row, at * a_size), dot.a, dot.sum, lanes, mask)
             where = moved(b, place, at * size)
-            b.emit_void(f"store {value.type} {value.text}, ptr {where}, align {size}")
+            b.store(value, where, size)
 
         self.lowering.steps(0, whole, lanes, lambda at: copied(at, None))
         rest = self.depth - whole
@@ -202,7 +202,7 @@ class Gemv:
         zero = b.constant(0, I64)
         head = self._columns_before_line(b_step)
         main_at = moved(b, "%b", head * (product.b.dtype.bits // 8))
-        slot = self._apart(slot, main_at)
+        slot = self._at_other_page_offset(slot, main_at)
         heads = [b.offset(slot, row * row_length * size) for row in range(rows)]
         mains = [b.offset(place, lanes * size) for place in heads]
         left = self.rest - head
@@ -281,13 +281,11 @@ class Gemv:
             is_last = end.ge(self.depth)
             for sums, totals in zip(sums_at, totals_at, strict=True):
                 here, there = (moved(b, place, column * size) for place in (sums, totals))
-                own, before = (
-                    b.emit(f"load {t}, ptr {place}, align {size}", t) for place in (here, there)
-                )
+                own, before = (b.load(t, place, size) for place in (here, there))
                 total = before + own
                 left = b.emit(f"select i1 {is_last.text}, {t} {total.text}, {t} {nothing.text}", t)
                 for value, place in ((total, there), (left, here)):
-                    b.emit_void(f"store {t} {value.text}, ptr {place}, align {size}")
+                    b.store(value, place, size)
 
         def block(first: Vec) -> None:
             end = b.intrinsic("smin", first + length, self.depth)
@@ -296,7 +294,7 @@ class Gemv:
 
         self.lowering.steps(0, self.depth, length, block)
 
-    def _apart(self, slot: str, other: str) -> str:
+    def _at_other_page_offset(self, slot: str, other: str) -> str:
         """A line behind `slot` that does not lie in its page where `other` does in its own.
 
         What is read where something was just written in another page has to wait for that.
@@ -325,7 +323,7 @@ class Gemv:
         def clear(column: Vec) -> None:
             for place in rows_at:
                 where = moved(b, place, column * size)
-                b.emit_void(f"store {nothing.type} {nothing.text}, ptr {where}, align {size}")
+                b.store(nothing, where, size)
 
         self.lowering.steps(0, count, self.product.lanes, clear)
 
@@ -337,7 +335,7 @@ class Gemv:
 
         def all_rows() -> None:
             for row, place in enumerate(sums_at):
-                total = b.emit(f"load {t}, ptr {moved(b, place, at * size)}, align {size}", t)
+                total = b.load(t, moved(b, place, at * size), size)
                 scope.push(Level("loop"))
                 self.epilogue.finish_sum(self.function.row + row, total)
                 scope.pop()

@@ -66,7 +66,7 @@ def summed_in_blocks(
 ) -> list[Vec]:
     """As `summed`, in such blocks; totals are kept at `kept_at`, behind each other."""
     if blocks.loop == 0:
-        return _in_turn(b, k_loops, a_pointer, b_pointer, start, step, inside, blocks, kept_at)
+        return _outer_blocks(b, k_loops, a_pointer, b_pointer, start, step, inside, blocks, kept_at)
     assert inside is None
     around, within = k_loops[: blocks.loop], k_loops[blocks.loop :]
     places = _places(b, kept_at, start)
@@ -74,19 +74,18 @@ def summed_in_blocks(
     room = b.offset(kept_at, sum(_nbytes(value) for value in start))
 
     def inner(a_at: str, b_at: str, _: list[Vec]) -> list[Vec]:
-        sums = _in_turn(b, within, a_at, b_at, zeros, step, None, replace(blocks, loop=0), room)
+        sums = _outer_blocks(
+            b, within, a_at, b_at, zeros, step, None, replace(blocks, loop=0), room
+        )
         for value, place in zip(sums, places, strict=True):
-            total = b.emit(f"load {value.type}, ptr {place}, align 4", value.type) + value
-            b.emit_void(f"store {value.type} {total.text}, ptr {place}, align 4")
+            total = b.load(value.type, place, 4) + value
+            b.store(total, place, 4)
         return []
 
     for value, place in zip(start, places, strict=True):
-        b.emit_void(f"store {value.type} {value.text}, ptr {place}, align 4")
+        b.store(value, place, 4)
     summed(b, around, a_pointer, b_pointer, [], inner)
-    return [
-        b.emit(f"load {value.type}, ptr {place}, align 4", value.type)
-        for value, place in zip(start, places, strict=True)
-    ]
+    return [b.load(value.type, place, 4) for value, place in zip(start, places, strict=True)]
 
 
 def _nbytes(value: Vec) -> int:
@@ -99,7 +98,7 @@ def _places(b: Builder, first: str, values: Sequence[Vec]) -> list[str]:
     return [b.offset(first, at) for at, _ in zip(ends, values, strict=False)]
 
 
-def _in_turn(
+def _outer_blocks(
     b: Builder,
     k_loops: Sequence[KLoop],
     a_pointer: str,
@@ -131,8 +130,7 @@ def _in_turn(
     first.end = f"br i1 {left.eq(outer.count).text}, label %{last.name}, label %{adding.name}"
     b.block = adding
     added = [
-        b.emit(f"load {value.type}, ptr {place}, align 4", value.type) + value
-        for value, place in zip(sums, places, strict=True)
+        b.load(value.type, place, 4) + value for value, place in zip(sums, places, strict=True)
     ]
     adding.end = f"br label %{last.name}"
     b.block = last
@@ -145,7 +143,7 @@ def _in_turn(
     last.end = f"br i1 {rest.ne(0).text}, label %{again.name}, label %{done.name}"
     b.block = again
     for value, place in zip(totals, places, strict=True):
-        b.emit_void(f"store {value.type} {value.text}, ptr {place}, align 4")
+        b.store(value, place, 4)
     a_next, b_next = (
         moved(b, at, count * far) for at, far in ((a_at, outer.a_step), (b_at, outer.b_step))
     )

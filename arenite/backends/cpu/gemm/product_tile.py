@@ -69,7 +69,7 @@ class Widened:
                 narrow = moved(b, narrow_at, self.a_line * row)
                 value = load_wide(b, narrow, dot.a, dot.sum, LANES, None)
                 where = b.offset(wide_at, row * self.line)
-                b.emit_void(f"store {value.type} {value.text}, ptr {where}, align {LANES * size}")
+                b.store(value, where, LANES * size)
             return []
 
         turns = b.constant(self.chunk // LANES, I64)

@@ -195,7 +195,7 @@ class _Lines:
         self.picks = b.iota(picks) + first
 
     def _line(self, pointer: str) -> Vec:
-        return self.b.emit(f"load {self.type}, ptr {pointer}, align 64", self.type)
+        return self.b.load(self.type, pointer, 64)
 
     def vector(self, at: Vec, line: Vec) -> tuple[Vec, Vec]:
         """The vector that begins at `at`, made of the line before and the one it ends in, too."""

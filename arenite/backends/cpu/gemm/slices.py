@@ -125,11 +125,11 @@ class SlicedTile:
         loops = [KLoop(n_chunks, a_step * chunk, b_step * chunk), KLoop(n_steps, a_step, b_step)]
 
         def before() -> list[Vec]:
-            return [b.emit(f"load {t}, ptr {place}, align {size}", t) for place in places]
+            return [b.load(t, place, size) for place in places]
 
         def keep(sums: Sequence[Vec]) -> None:
             for value, place in zip(sums, places, strict=True):
-                b.emit_void(f"store {t} {value.text}, ptr {place}, align {size}")
+                b.store(value, place, size)
 
         def block(a_at: str, b_at: str, start: list[Vec] | None) -> list[Vec]:
             return multiply(
@@ -194,7 +194,7 @@ def _copy_row(
         found = b.offset(row, column * b_size)
         vector = load_wide(b, found, product.b.dtype, product.sum_dtype, product.lanes, None)
         where = b.offset(place, (group * sliced.panel + within) * size)
-        b.emit_void(f"store {vector.type} {vector.text}, ptr {where}, align {size}")
+        b.store(vector, where, size)
     # Up to its last byte: a row need not begin with a line of the cache.
     nbytes, next_row = sliced.stripe * b_size, moved(b, row, ahead)
     for at in (*range(0, nbytes, LINE_NBYTES), nbytes - 1):

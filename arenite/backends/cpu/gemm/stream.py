@@ -80,7 +80,7 @@ class Stretch:
         ]
         for row, place in enumerate(sums_at):
             where = moved(b, place, column * size)
-            total = b.emit(f"load {t}, ptr {where}, align {size}", t)
+            total = b.load(t, where, size)
             for number, vector in zip(self.numbers[row], vectors, strict=True):
                 total = fma(number, vector, total)
-            b.emit_void(f"store {t} {total.text}, ptr {where}, align {size}")
+            b.store(total, where, size)

@@ -73,7 +73,7 @@ def store_vector(b: Builder, access: Access, value: Vec, dtype: DType, mask: Vec
 def load_contiguous(b: Builder, pointer: str, t: VType, mask: Vec | None) -> Vec:
     """Elements from one address on, as they lie in memory."""
     if mask is None:
-        return b.emit(f"load {t}, ptr {pointer}, align 1", t)
+        return b.load(t, pointer, 1)
     name = f"llvm.masked.load.{t.mangled}.p0"
     b.declarations.add(f"declare {t} @{name}(ptr, {t.mask}, {t})")
     operands = f"ptr align 1 {pointer}, {t.mask} {mask.text}, {t} zeroinitializer"
@@ -83,7 +83,7 @@ def load_contiguous(b: Builder, pointer: str, t: VType, mask: Vec | None) -> Vec
 def store_contiguous(b: Builder, pointer: str, value: Vec, mask: Vec | None) -> None:
     t = value.type
     if mask is None:
-        b.emit_void(f"store {t} {value.text}, ptr {pointer}, align 1")
+        b.store(value, pointer, 1)
         return
     name = f"llvm.masked.store.{t.mangled}.p0"
     b.declarations.add(f"declare void @{name}({t}, ptr, {t.mask})")
@@ -100,7 +100,7 @@ def table(values: tuple[int | float, ...], at: Vec, element: VType) -> Vec:
     where = b.emit_pointer(f"getelementptr {element}, ptr @{name}, {at.type} {at.text}")
     if t.lanes > 1:
         return _gather(b, where, t, None)
-    return b.emit(f"load {t}, ptr {where}, align {t.bits // 8}", t)
+    return b.load(t, where, t.bits // 8)
 
 
 def _load_contiguous(b: Builder, access: Access, t: VType, mask: Vec | None) -> Vec:

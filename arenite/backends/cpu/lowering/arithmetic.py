@@ -179,12 +179,12 @@ def operation(expr: ir.Expr, value: Callable[[ir.Expr], Vec]) -> Vec:
 def apply(function: ir.Function, *operands: Vec) -> Vec:
     """The instructions of a function; what is rare is branched over if no lane needs it."""
     names = (parameter.name for parameter in function.parameters)
-    frame = _Frame(operands[0], dict(zip(names, operands, strict=True)))
-    frame.block(function.body)
-    return frame.value(function.result)
+    writer = _FunctionWriter(operands[0], dict(zip(names, operands, strict=True)))
+    writer.block(function.body)
+    return writer.value(function.result)
 
 
-class _Frame:
+class _FunctionWriter:
     """The values of names while a function is written out."""
 
     def __init__(self, model: Vec, values: dict[str, Vec]) -> None:

@@ -128,7 +128,7 @@ class Evaluator:
         if mask is not None:
             address = b.emit_pointer(f"select i1 {mask.text}, ptr {address}, ptr %window")
         t = memory_type(dtype, 1)
-        return from_memory(b.emit(f"load {t}, ptr {address}, align 1", t), dtype)
+        return from_memory(b.load(t, address, 1), dtype)
 
     def _load_varying(self, load: ir.Load, part: int) -> Vec:
         vector = self.vector
@@ -183,7 +183,7 @@ class Evaluator:
             if form is None or form.strides or form.coefficient != 1 or count < 2:
                 continue
             element = memory_type(self.kernel.array(load.array).dtype, 1)
-            base = self._base(load.array, load.index, form, element)
+            base = self._base(load.array, form, element)
             first = self.scope.binding(vector.variable).values[SCALAR]
             first = first.shr(times.bit_length() - 1, signed=True)
             line = f"getelementptr {element}, ptr {base}, i64 {first.text}"
@@ -205,7 +205,7 @@ class Evaluator:
             base = self.pointers[array]
             line = f"getelementptr {element}, ptr {base}, {indices.type} {indices.text}"
             return Access("gather", b.emit_pointer(line), lanes)
-        base = self._base(array, at, form, element)
+        base = self._base(array, form, element)
         variable = self.scope.binding(self.vector.variable).values[SCALAR]
         if form.strides:
             stride = self._runtime_stride(form.strides)
@@ -224,7 +224,7 @@ class Evaluator:
     def _definition(self, name: str) -> ir.Expr | None:
         return self.scope.binding(name).definition
 
-    def _base(self, array: str, at: ir.Expr, form: affine.Affine, element: VType) -> str:
+    def _base(self, array: str, form: affine.Affine, element: VType) -> str:
         """The array's address plus what the vector variable does not change, made where it can."""
         infos = [(self.scope.info(expr), expr, times) for expr, times in form.terms]
         infos.sort(key=lambda entry: entry[0].level)

@@ -59,7 +59,7 @@ class Lowering(Evaluator):
             where = builder.offset("%window", 8 * k)
             dtype = ir.size_dtype(kernel, size)
             t = register_type(dtype, 1)
-            self.bind(size, builder.emit(f"load {t}, ptr {where}, align 8", t), dtype=dtype)
+            self.bind(size, builder.load(t, where, 8), dtype=dtype)
 
     def bind(self, name: str, value: Vec, varying: bool = False, dtype: DType = ir.INT64) -> None:
         """Give a number a name in the innermost level; one that varies counts up from lane to

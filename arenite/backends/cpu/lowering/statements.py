@@ -114,11 +114,10 @@ class Statements:
         mask = None if stmt.mask is None else self.values.value(stmt.mask, SCALAR)
         value = to_memory(self.values.value(stmt.value, SCALAR), dtype)
         pointer = self.values.pointer(stmt.array, stmt.index)
-        line = f"store {value.type} {value.text}, ptr {pointer}, align 1"
         if mask is None:
-            b.emit_void(line)
+            b.store(value, pointer, 1)
         else:
-            b.when(mask, lambda: b.emit_void(line))
+            b.when(mask, lambda: b.store(value, pointer, 1))
 
     def _accumulator(self, stmt: ir.Accumulator, part: int) -> None:
         is_vector = self.values.vector is not None

@@ -283,6 +283,12 @@ class Builder:
         t = args[0].type
         return self.call(f"llvm.{name}.{t.mangled}", t, *args)
 
+    def load(self, type_: VType, pointer: str, align: int) -> Vec:
+        return self.emit(f"load {type_}, ptr {pointer}, align {align}", type_)
+
+    def store(self, value: Vec, pointer: str, align: int) -> None:
+        self.emit_void(f"store {value.type} {value.text}, ptr {pointer}, align {align}")
+
     def broadcast(self, x: Vec, lanes: int) -> Vec:
         if lanes == x.type.lanes:
             return x

@@ -25,8 +25,8 @@ from arenite.ir import Graph, Node, make, product
 from arenite.ir.compose.basic import concat, expand_dims, reshape, slice_axis, where
 from arenite.ir.compose.reductions import reduce
 from arenite.ir.ops.blocks import LEAST_NORMAL, RUN
+from arenite.passes.constants import is_known
 from arenite.passes.factors import narrow_factors
-from arenite.passes.known import is_known
 from arenite.passes.rewrite import apply
 
 #: Parts of a factor that is not to be rounded.

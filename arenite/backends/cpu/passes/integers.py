@@ -32,7 +32,7 @@ from arenite.dtype import INT8, INT32, UINT8
 from arenite.ir import Dim, Node, bounds, constant, full, make, product
 from arenite.ir.compose.basic import broadcast_to, cast, pad, reshape
 from arenite.passes.channels_last import permuted, unpermuted
-from arenite.passes.known import is_known
+from arenite.passes.constants import is_known
 
 #: Places of an image up to which taps outside are left out, and not filled with the zero point.
 FEW_PLACES, FEW_DEPTHWISE_PLACES, ANY_PLACES = 14 * 14, 28 * 28, 1 << 20

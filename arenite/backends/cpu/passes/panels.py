@@ -18,7 +18,7 @@ from arenite.ir import OPS, Node, Region, bounds, make, product, topological
 from arenite.ir.compose.basic import cast, pad, reshape
 from arenite.ir.ops.control import loop_parts
 from arenite.passes.channels_last import permuted
-from arenite.passes.known import is_known
+from arenite.passes.constants import is_known
 
 #: Rows up to which packing pays.
 MOST_ROWS = 512

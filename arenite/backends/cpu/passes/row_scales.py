@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from arenite.dtype import Kind
 from arenite.ir import OPS, Node, bounds, make, product
 from arenite.ir.compose.basic import reshape
-from arenite.passes.known import is_known
+from arenite.passes.constants import is_known
 
 LEAST_BITS = 32
 

@@ -14,7 +14,7 @@ from arenite.backends.cpu.ops.channels_last import PANEL
 from arenite.backends.cpu.ops.winograd import PATCH, POINTS, TAPS, TILE, WEIGHTS
 from arenite.dtype import FLOAT32, FLOAT64
 from arenite.ir import Node, bounds, constant, make
-from arenite.passes.known import is_known
+from arenite.passes.constants import is_known
 
 #: How much faster it has to be, by a rough count of cycles.
 LEAST_GAIN = 1.3

@@ -21,7 +21,7 @@ from arenite.frontends.onnx.values import Value
 from arenite.ir import Node, constant, full, make, size
 from arenite.ir.compose import basic, neural, reductions
 from arenite.ir.element import numpy_dtype
-from arenite.ir.growing import Body, growing
+from arenite.ir.growing_loop import Body, growing
 
 STRINGS, INTS, FLOATS = "strings", "int64s", "floats"
 

@@ -23,7 +23,7 @@ from arenite.frontends.onnx.values import AnyValue, Value, Wrong
 from arenite.ir import Dim, Node, bounds, full, make, maximum, size
 from arenite.ir.compose import basic
 from arenite.ir.compose.basic import binary
-from arenite.ir.growing import FOR_EVER, Body, growing
+from arenite.ir.growing_loop import FOR_EVER, Body, growing
 from arenite.ir.ops.control import trip_size
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ def linked_kernels(
     def missing() -> Iterator[str]:
         for text in modules:
             texts.append(text)
-            found = _kept(_key(text, target))
+            found = _cached_object(_key(text, target))
             if found is None:
                 yield text
             else:
@@ -61,12 +61,12 @@ def linked_kernels(
     try:
         image = link_objects(objects)
     except BadObject:
-        return _anew(texts, target)
+        return _compiled(texts, target)
     wanted = {name for text in texts for name in llvm.functions_defined(text)}
-    return image if wanted == {*image.entries} else _anew(texts, target)
+    return image if wanted == {*image.entries} else _compiled(texts, target)
 
 
-def _anew(texts: Sequence[str], target: Target) -> CodeImage:
+def _compiled(texts: Sequence[str], target: Target) -> CodeImage:
     """As if nothing had been kept, since something of it is of no use."""
     objects = compile_modules(texts, target)
     _keep(texts, objects, target)
@@ -80,7 +80,7 @@ def _keep(texts: Sequence[str], objects: Sequence[bytes], target: Target) -> Non
         store.put_all({k: {_SECTION: one} for k, one in zip(keys, objects, strict=True)})
 
 
-def _kept(key: str) -> bytes | None:
+def _cached_object(key: str) -> bytes | None:
     """The object that is kept under a key."""
     store = cache.kernels()
     sections = None if store is None else store.get(key)

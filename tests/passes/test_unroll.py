@@ -11,8 +11,8 @@ from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.ir.ops.control import Region, parameter
 from arenite.passes import apply
-from arenite.passes import unrolled as passes
-from arenite.passes.unrolled import unrolled
+from arenite.passes import unroll as passes
+from arenite.passes.unroll import unrolled
 
 F32, INT64, BOOL = (BY_NAME[name] for name in ("float32", "int64", "bool"))
 

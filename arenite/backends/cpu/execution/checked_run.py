@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arenite.backends.cpu.driver.native import BoundTable, Outcome
-from arenite.backends.cpu.execution.hosts import HostCalls
+from arenite.backends.cpu.execution.host_calls import HostCalls
 from arenite.dtype import Array
 from arenite.errors import UndeclaredAccess
 from arenite.ir.dim import bounds, evaluate, variables

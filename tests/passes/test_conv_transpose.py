@@ -20,7 +20,7 @@ from arenite.ir.dim import Var
 from arenite.ir.graph import Graph
 from arenite.ir.node import Node
 from arenite.passes import apply, run
-from arenite.passes.transposed import transposed
+from arenite.passes.conv_transpose import transposed
 from arenite.pipeline import compile_graph
 from tests.passes.lists import PASSES
 

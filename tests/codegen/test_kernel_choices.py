@@ -6,7 +6,7 @@ import numpy as np
 
 from arenite import ir
 from arenite.backends.cpu.backend import BACKEND
-from arenite.codegen.chosen import build_chosen, build_each, form_of, nameless_texts
+from arenite.codegen.kernel_choices import build_chosen, build_each, form_of, nameless_texts
 from arenite.codegen.printer import kernel_text
 from arenite.dtype import BY_NAME
 from arenite.ir.graph import Graph

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import arenite
-from arenite.backends.cpu.compiling import kept_kernels
+from arenite.backends.cpu.compiling import kernel_cache
 from arenite.backends.cpu.compiling.llvm import functions_defined
 from arenite.backends.cpu.compiling.pool import compile_modules
 from arenite.backends.cpu.target import Target
@@ -33,7 +33,7 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return compile_modules(modules, target, **others)
 
     monkeypatch.setenv("ARENITE_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(kept_kernels, "compile_modules", counting)
+    monkeypatch.setattr(kernel_cache, "compile_modules", counting)
     return texts
 
 
@@ -84,7 +84,7 @@ def test_a_failure_names_the_kernel_as_the_program_does(monkeypatch: pytest.Monk
         [name] = next(names for one in modules if (names := functions_defined(one)))
         raise CompileFailed(f"{name} crashed")
 
-    monkeypatch.setattr(kept_kernels, "compile_modules", failing)
+    monkeypatch.setattr(kernel_cache, "compile_modules", failing)
     with pytest.raises(CompileFailed, match=r"^kernel_\w+ crashed; kernel_\w+ is matmul_0$"):
         arenite.compile(two, X)
 
@@ -109,7 +109,7 @@ def test_code_is_begun_before_the_plan_unless_there_is_a_budget(
         return compile_modules(told(), target, **others)
 
     monkeypatch.setattr(build, "_plan", plan)
-    monkeypatch.setattr(kept_kernels, "compile_modules", counting)
+    monkeypatch.setattr(kernel_cache, "compile_modules", counting)
     with arenite.compile(two, X, memory=memory) as program:
         assert program(X).shape
     assert order.count("plan") == 1

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from arenite.backends.cpu.compiling import kept_kernels
-from arenite.backends.cpu.compiling.kept_kernels import linked_kernels
+from arenite.backends.cpu.compiling import kernel_cache
+from arenite.backends.cpu.compiling.kernel_cache import linked_kernels
 from arenite.backends.cpu.compiling.link import link_objects
 from arenite.backends.cpu.compiling.llvm import FUNCTION_ATTRIBUTES, compile_object
 from arenite.backends.cpu.compiling.pool import OnCompiled, compile_modules
@@ -45,7 +45,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         texts.extend(modules)
         return compile_modules(modules, target, on_progress=on_progress)
 
-    monkeypatch.setattr(kept_kernels, "compile_modules", counting)
+    monkeypatch.setattr(kernel_cache, "compile_modules", counting)
     return texts
 
 
@@ -67,10 +67,10 @@ def test_every_part_of_what_makes_an_object_counts(
     linked_kernels([module("a")], AVX2)
     linked_kernels([module("a")], replace(X86_64, features="+sse4.2"))
     assert len(compiled) == 4
-    monkeypatch.setattr(kept_kernels, "compiler_identity", lambda: "another compiler")
+    monkeypatch.setattr(kernel_cache, "compiler_identity", lambda: "another compiler")
     linked_kernels([module("a")], X86_64)
     assert len(compiled) == 5
-    monkeypatch.setattr(kept_kernels, "_sources", lambda: b"other sources")
+    monkeypatch.setattr(kernel_cache, "_sources", lambda: b"other sources")
     linked_kernels([module("a")], X86_64)
     assert len(compiled) == 6
     linked_kernels([module("a")], X86_64)
