@@ -215,6 +215,21 @@ def resized_in_run(call: Call, x: Node, shape: Sequence[Dim]) -> Node:
     return x
 
 
+def same_sized(call: Call, x: Node, axis: int, other: Node, along: int) -> tuple[Node, Node]:
+    """Two tensors, of which an axis of each is as long as the other's, though a run may have found
+    both of these sizes."""
+    size, wanted = x.shape[axis], other.shape[along]
+    if isinstance(wanted, int) and not isinstance(size, int):
+        return _with_size(call, x, axis, wanted), other
+    return x, _with_size(call, other, along, size)
+
+
+def _with_size(call: Call, x: Node, axis: int, size: Dim) -> Node:
+    shape = list(x.shape)
+    shape[axis] = size
+    return resized_in_run(call, x, shape)
+
+
 def aligned(call: Call, *nodes: Node, but: int | None = None) -> list[Node]:
     """Operands that go together where a run finds some of their sizes: as many as the others have,
     or 1; they may differ along the axis `but`."""
