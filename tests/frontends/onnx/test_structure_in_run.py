@@ -339,6 +339,7 @@ MATCHED: dict[str, tuple[list[Any], list[int]]] = {
     "MatMul": ([node("MatMul", "some_row same_column", "y0")], [FLOAT]),
     "MatMul of vectors": ([node("MatMul", "some same", "y0")], [FLOAT]),
     "Gemm": ([node("Gemm", "some_row same_row", "y0", transB=1)], [FLOAT]),
+    "Einsum": ([node("Einsum", "some_row same", "y0", equation="ij,j->i")], [FLOAT]),
     "ScatterND": ([node("Unsqueeze", "at one", "places"),
                    node("ScatterND", "x places same", "y0")], [FLOAT]),
     "NonMaxSuppression": ([*BOXES, node("Unsqueeze", "boxes first", "b"),
@@ -367,3 +368,36 @@ def test_a_part_that_may_be_empty_loses_its_axis() -> None:
     ], [INT64])  # fmt: skip
     assert same(made, *({"x": x} for x in XS if (x > 0).any())) == 1
     fails(made, XS[1], "axis 1")
+
+
+#: A row of as many elements as the whole part of x's sum, and 1 at the least.
+AT_LEAST_ONE = [
+    node("ReduceSum", "x", "sum", keepdims=0),
+    node("Clip", "sum least_sum", "clipped"),
+    node("Cast", "clipped", "length", to=INT64),
+    node("Range", "start length step", "range"),
+    node("Cast", "range", "floats", to=FLOAT),
+    node("Reshape", "floats as_signal", "signal"),
+]
+
+
+def test_what_is_as_long_as_a_number_at_the_least_fits_a_kernel() -> None:
+    """As models of speech make as many frames as they predict."""
+    made = counting(
+        [*AT_LEAST_ONE, node("Conv", "signal taps", "y0", pads=[1, 1])],
+        least_sum=np.float32(1),
+        start=np.int64(0),
+        step=np.int64(1),
+        as_signal=np.array([1, 1, -1]),
+        taps=floats(2, 1, 3),
+    )
+    xs = [np.array(one, np.float32) for one in ([3, 4.5], [-1, -9, 1], [0.5], [20, 1], [99, 30])]
+    with arenite.Model.of_bytes(made.SerializeToString()).compile(threads=1) as exe:
+        for x in xs:
+            [wanted] = run_runtime(made, {"x": x})
+            np.testing.assert_allclose(exe(x)["y0"], wanted, 1e-5, 1e-5)
+        # No number is less than the least, but for what a NaN is cast to.
+        with pytest.raises(AreniteError, match="1 or more"):
+            exe(np.array([np.nan], np.float32))
+        [wanted] = run_runtime(made, {"x": xs[0]})
+        np.testing.assert_allclose(exe(xs[0])["y0"], wanted, 1e-5, 1e-5)

@@ -48,7 +48,14 @@ def _scaled(x: Node, factor: float) -> Node:
 
 @operator("Einsum")
 def einsum(call: Call) -> Result:
-    return linear.einsum(call.need_attr("equation"), *call.nodes)
+    equation, nodes = call.need_attr("equation"), call.nodes
+    seen: dict[str, tuple[int, int]] = {}
+    for k, term in enumerate(equation.partition("->")[0].replace(" ", "").split(",")[: len(nodes)]):
+        for axis, label in enumerate(term if len(term) == nodes[k].ndim else ""):
+            first, at = seen.setdefault(label, (k, axis))
+            if first != k and 1 not in (nodes[first].shape[at], nodes[k].shape[axis]):
+                nodes[first], nodes[k] = same_sized(call, nodes[first], at, nodes[k], axis)
+    return linear.einsum(equation, *nodes)
 
 
 @operator("Det")
