@@ -10,6 +10,7 @@ import pytest
 from onnx import ModelProto, TypeProto, helper
 
 import arenite.onnxruntime
+from arenite.cli.arrays import described, saved
 from arenite.errors import IndexOutOfRange, InvalidFile, NotSupported
 from arenite.frontends.onnx.types import MapType, SequenceType
 from arenite.model import Model
@@ -238,6 +239,12 @@ def test_maps_of_scores(labels: list[Any], tmp_path: Any) -> None:
     assert isinstance(output.type, SequenceType)
     assert isinstance(output.type.element, MapType)
     assert str(output.type) == f"sequence of map from {key} to float32[...]"
+    outputs = {"y": session.run(None, {"x": X})[0]}
+    assert described(outputs["y"]) == ("sequence of 40 maps", "", "")
+    saved(tmp_path / "y.npz", outputs)
+    with np.load(tmp_path / "y.npz") as columns:
+        for label, column in zip(labels, X.T, strict=True):
+            np.testing.assert_array_equal(columns[f"y.{label}"], column)
     model.graph.input[0].type.CopyFrom(kind)
     with pytest.raises(NotSupported, match="map"):
         Model.of_bytes(model.SerializeToString())
