@@ -185,7 +185,8 @@ def _numbers(
 def described(value: Any) -> tuple[str, str, str]:
     """Type, shape and range of an output, for a table."""
     if isinstance(value, list):
-        return f"sequence of {len(value)}", "", ""
+        kind = "maps" if value and isinstance(value[0], dict) else ""
+        return f"sequence of {len(value)} {kind}".rstrip(), "", ""
     if value is None:
         return "nothing", "", ""
     if value.dtype.kind in "OUS":
@@ -198,10 +199,13 @@ def described(value: Any) -> tuple[str, str, str]:
 
 
 def saved(path: Path, outputs: Mapping[str, Any]) -> None:
-    """Write outputs to an .npz file; elements of sequences have their numbers behind the name."""
+    """Write outputs to an .npz file; elements of sequences have their numbers behind the name,
+    columns of maps their labels."""
     flat: dict[str, Array] = {}
     for name, value in outputs.items():
-        if isinstance(value, list):
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            flat |= {f"{name}.{key}": np.asarray([row[key] for row in value]) for key in value[0]}
+        elif isinstance(value, list):
             flat |= {f"{name}.{k}": np.asarray(one) for k, one in enumerate(value)}
         elif value is not None:
             flat[name] = value.astype(str) if value.dtype == object else value

@@ -236,6 +236,7 @@ class Signature:
             return tuple(
                 self._part(f"{path}.{k}", inner, one, found) for k, one in enumerate(value)
             )
+        assert isinstance(kind, TensorType)  # inputs that are maps are refused with the file
         array = array_of(path, kind, value)
         leaf = self._leaf(path, kind, array)
         found.append((leaf, array))

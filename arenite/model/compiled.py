@@ -160,6 +160,8 @@ class CompiledModel(Closing):
         if template is None:
             return None
         array = next(results)
+        if isinstance(template, dict):
+            return [dict(zip(template["labels"], row, strict=True)) for row in array.tolist()]
         if template in (SHAPED, SHAPED_STRINGS):
             array = array.reshape(next(results))
         is_string = template in (STRINGS, SHAPED_STRINGS)

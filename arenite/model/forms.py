@@ -109,10 +109,15 @@ class FormSearch:
             different = {root: one for root, one in changed.items() if one != inner[root]}
             if different:
                 yield form.changed(different)
-        for root in sorted(form.roots, key=lambda root: root in rows):
+        numbers: dict[str, Size] = {}
+        for root in form.roots:
             one = form.variable(root)
             number = one.factor * values[one.name]
-            yield form.changed({root: Size("", 1, number, number)})
+            numbers[root] = Size("", 1, number, number)
+        yield from (form.changed({root: numbers[root]}) for root in inner)
+        if len(inner) > 1:  # as height and width, where a table has a row for each place
+            yield form.changed({root: numbers[root] for root in inner})
+        yield from (form.changed({root: numbers[root]}) for root in form.roots if root in rows)
 
     def _sums(self, form: Form, sizes: Mapping[str, int] | None) -> Iterator[Form]:
         """A size is the sum of two others: as a mask over what was before and what is new."""

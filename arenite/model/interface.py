@@ -7,7 +7,7 @@ from typing import Any
 
 from arenite.dtype import DType
 from arenite.errors import InvalidArgument, printable
-from arenite.frontends.onnx.types import OptionalType, SequenceType, TensorType, ValueType
+from arenite.frontends.onnx.types import MapType, OptionalType, SequenceType, TensorType, ValueType
 from arenite.frontends.stored import quoted
 from arenite.model.sizes import SizeNames
 from arenite.records import NamedTuple
@@ -94,6 +94,8 @@ def _columns(kind: ValueType) -> tuple[str, str]:
             return name, "any"
         return name, f"[{', '.join('?' if one is None else str(one) for one in kind.shape)}]"
     inner, shape = _columns(kind.element)
+    if isinstance(kind, MapType):
+        return f"map from {kind.key} to {inner}", shape
     return f"{'sequence of' if isinstance(kind, SequenceType) else 'optional'} {inner}", shape
 
 

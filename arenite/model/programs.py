@@ -86,8 +86,11 @@ class Programs:
         }
         while True:
             try:
-                if not self._forms(structure, Known(known)) and not structure.sizes(known):
-                    self.cache.obtain((Request(structure, Form(), Known(known)),))
+                given = {name: self._source.bounds.get(name) for name in structure.sizes(known)}
+                sizes = {name: one[0] for name, one in given.items() if one and one[0] == one[1]}
+                if not self._forms(structure, Known(known)) and len(sizes) == len(given):
+                    numbers = Form.of_numbers(sizes)
+                    self.cache.obtain((Request(structure, numbers, Known(known)),))
                 break
             except StructureNeeded as needed:
                 self._decide(structure, needed)

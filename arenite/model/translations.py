@@ -38,7 +38,8 @@ _log = logging.getLogger("arenite.model")
 #: Bytes of constants, made while translating, up to which an entry is kept.
 MAX_DATA_NBYTES = 1 << 26
 
-#: Of an output: how arrays become it. A list is a sequence, None an optional that is not there.
+#: Of an output: how arrays become it. A list is a sequence, None an optional that is not there,
+#: {"labels": [...]} a map for each row.
 TENSOR, STRINGS = "tensor", "strings"
 #: Its elements, and the shape that they have.
 SHAPED, SHAPED_STRINGS = "shaped", "shaped strings"
@@ -168,8 +169,10 @@ def needed_from_json(data: memoryview | bytes, path: str) -> StructureNeeded:
 
 
 def _template(value: AnyValue) -> Any:
-    from arenite.frontends.onnx.values import Items, Maybe, Shaped, Value
+    from arenite.frontends.onnx.values import Items, Maps, Maybe, Shaped, Value
 
+    if isinstance(value, Maps):
+        return {"labels": list(value.labels)}
     if isinstance(value, Shaped):
         return SHAPED if _template(value.elements) == TENSOR else SHAPED_STRINGS
     if isinstance(value, Items):

@@ -12,7 +12,14 @@ import numpy as np
 
 from arenite.dtype import BY_NAME, Array, DType
 from arenite.errors import InvalidArgument, NotSupported
-from arenite.frontends.onnx.types import NAMES, NUMBERS, OptionalType, SequenceType, ValueType
+from arenite.frontends.onnx.types import (
+    NAMES,
+    NUMBERS,
+    MapType,
+    OptionalType,
+    SequenceType,
+    ValueType,
+)
 from arenite.ir.element import held_dtype, numpy_dtype
 from arenite.onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
 
@@ -37,6 +44,8 @@ def type_name(kind: ValueType) -> str:
         return f"seq({type_name(kind.element)})"
     if isinstance(kind, OptionalType):
         return f"optional({type_name(kind.element)})"
+    if isinstance(kind, MapType):
+        return f"map({kind.key},{type_name(kind.element)})"
     return f"tensor({'string' if kind.is_string else element_name(kind.dtype)})"
 
 

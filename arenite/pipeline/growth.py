@@ -119,7 +119,7 @@ class GrowthSizes:
         names: dict[str, str] = {}
         within: dict[str, Dim] = {}
         for k, size in enumerate((*self.outside, *self._entering)):
-            within[size.name] = Var(f"entering_{k}", 0, rooms.get(size.name, size.high))
+            within[size.name] = Var(f"entering_{k}", size.low, rooms.get(size.name, size.high))
             names[f"entering_{k}"] = size.name
         parts = self._parts
         n = len(parts.carried)

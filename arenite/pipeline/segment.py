@@ -58,8 +58,10 @@ class SegmentSizes:
         segment = self.segment
         highest = {size.name: size.high for size in self.outside}
         highest |= {s.name: c for s, c in zip(self.unbounded, capacities, strict=True)}
+        lowest = {size.name: size.low for size in self.outside}
         within: dict[str, Dim] = {
-            name: Var(f"entering_{k}", 0, high) for k, (name, high) in enumerate(highest.items())
+            name: Var(f"entering_{k}", lowest[name], high)
+            for k, (name, high) in enumerate(highest.items())
         }
         names = {str(var): name for name, var in within.items()}
         origins = segment.origins.subset(_until(segment.outputs, segment.inputs))

@@ -22,7 +22,7 @@ from arenite.errors import (
     TypeMismatch,
 )
 from arenite.ir import Graph, Node, parameter, typed
-from arenite.ir.dim import evaluate
+from arenite.ir.dim import Found, evaluate
 from arenite.ir.element import numpy_dtype
 from arenite.ir.ops.control import loop_parts
 from arenite.ir.ops.unbounded import NO_BOUND, bind_shape, sizes_entering, sizes_made
@@ -225,7 +225,10 @@ class SegmentedRun:
         count = int(values[call.node.inputs[0]])
         if count >= NO_BOUND:
             raise BoundsError(f"arange: {count} elements are more than any memory has")
-        sizes[call.node.attr("size").name] = max(0, count)
+        size: Found = call.node.attr("size")
+        if count < size.low > 0:
+            raise BoundsError(f"arange: {count} elements, where there are {size.low} or more")
+        sizes[size.name] = max(0, count)
 
     def _on_branch(
         self, call: Call, values: Values, sizes: Sizes, targets: Mapping[Node, Array]

@@ -362,6 +362,40 @@ def test_sizes_that_must_be_equal_are_found_to_be() -> None:
         check(proto, {"a": weights(5, 4), "b": weights(1, 4)}, program)
 
 
+def test_sizes_that_have_one_value_together_leave_others_open() -> None:
+    """As a table of places in an image fixes its height and width, and not how many there are."""
+    proto = made(
+        [
+            node("Shape", "x", "shape"),
+            node("Gather", "shape first", "count"),
+            node("Concat", "count last", "wanted", axis=0),
+            node("Reshape", "x wanted", "flat"),
+            node("Add", "flat table", "y"),
+        ],
+        [tensor("x", ["batch", "h", "w"])],
+        [tensor("y", None)],
+        {"first": np.array([0]), "last": np.array([-1]), "table": weights(1, 24)},
+    )
+    with model_of(proto).compile(threads=1) as program:
+        for batch in (2, 1, 5):
+            check(proto, {"x": weights(batch, 4, 6)}, program)
+        assert program.variants.n_compiled == 1
+        check(proto, {"x": weights(3, 6, 4)}, program)
+        assert program.variants.n_compiled == 2
+
+
+def test_what_makes_no_sense_is_told_when_all_sizes_are_given() -> None:
+    proto = made(
+        [node("Concat", "x w", "y", axis=1)],
+        [tensor("x", ["batch", 8])],
+        [tensor("y", None)],
+        {"w": weights(2, 3)},
+    )
+    model_of(proto).compile(batch=2, threads=1).close()
+    with pytest.raises(ShapeMismatch, match="Concat"):
+        model_of(proto).compile(batch=3, threads=1)
+
+
 def test_multiples_and_least_sizes_are_found_for_a_call() -> None:
     """Halved by a pool and doubled again, an even size alone fits what it is added to."""
     scales = np.array([1, 1, 2, 2], np.float32)

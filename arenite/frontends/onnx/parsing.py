@@ -11,7 +11,13 @@ from arenite.frontends.onnx.checks import all_nodes, check_text, domain_of
 from arenite.frontends.onnx.description import Description, Port
 from arenite.frontends.onnx.operators import since_version
 from arenite.frontends.onnx.tensors import Tensors
-from arenite.frontends.onnx.types import ValueType, type_of
+from arenite.frontends.onnx.types import (
+    MapType,
+    OptionalType,
+    SequenceType,
+    ValueType,
+    type_of,
+)
 from arenite.frontends.stored import quoted
 
 if TYPE_CHECKING:
@@ -69,7 +75,14 @@ def described(path: str, model: ModelProto) -> Description:
 
 
 def _input_type(path: str, one: ValueInfoProto) -> ValueType:
-    return type_of(one.type, f"{path}: input {quoted(one.name)}")
+    where = f"{path}: input {quoted(one.name)}"
+    kind = type_of(one.type, where)
+    inner = kind
+    while isinstance(inner, SequenceType | OptionalType):
+        inner = inner.element
+    if isinstance(inner, MapType):
+        raise NotSupported(f"{where} is a {kind}, which is not read")
+    return kind
 
 
 def _parsed(path: str, structure: bytes) -> ModelProto:

@@ -18,7 +18,7 @@ from arenite.dtype import BOOL, INT64, Array, Kind
 from arenite.errors import AreniteError, BoundsError, ShapeMismatch
 from arenite.frontends.onnx.registry import Handler, Result
 from arenite.frontends.onnx.values import AnyValue, Value
-from arenite.ir import Dim, Node, constant, full, make, parameter, product
+from arenite.ir import Dim, Node, bounds, constant, full, make, parameter, product
 from arenite.ir import size as size_node
 from arenite.ir.compose.basic import binary, cast, iota, reshape, slice_axis, where
 from arenite.ir.compose.reductions import reduce
@@ -88,7 +88,8 @@ def sizes_in_run(call: Call, index: int, signed: bool = False) -> list[Dim]:
             sizes.append(_part(call, one) - _part(call, less))
         else:
             what = f"element {place} of its input {index} is a size, and was found to be"
-            sizes.append(found_size(call, checked(call, what, one, lambda one: one >= 0)))
+            number = checked(call, what, one, lambda one: one >= 0)
+            sizes.append(found_size(call, number, least_of(one)))
     return sizes
 
 
@@ -129,9 +130,30 @@ def checked(call: Call, what: str, number: Node, *rest: Any) -> Node:
     return make("host", *nodes, function=HostFunction(check, what), shape=(), dtype=INT64)
 
 
-def found_size(call: Call, count: Node) -> Dim:
+#: Ops whose elements are those of their first input, some of them, or these rounded.
+_KEEPING = frozenset(
+    {"reshape", "slice", "expand", "permute", "max", "min", "cast", "ceil", "floor"}
+)
+
+
+def least_of(node: Node) -> int:
+    """What elements are at the least, as far as it shows; no less than 0. A NaN is a number
+    once it is cast, and less: who relies on it looks in the run."""
+    if _is_made_up(node):
+        known = Value.of(node, is_constant=True).known
+        is_number = known is not None and known.size and np.isfinite(known).all()
+        return max(0, int(known.min())) if is_number and known is not None else 0
+    if node.op == "size":
+        return max(0, bounds(node.attr("value"))[0])
+    if node.op in ("maximum", "minimum"):
+        a, b = map(least_of, node.inputs)
+        return max(a, b) if node.op == "maximum" else min(a, b)
+    return least_of(node.inputs[0]) if node.op in _KEEPING else 0
+
+
+def found_size(call: Call, count: Node, least: int = 0) -> Dim:
     """The size that a number is; what has it comes behind."""
-    made = arange(count)
+    made = arange(count, least)
     size = made.shape[0]
     call.translator.add_range(made)
     return size
@@ -213,6 +235,21 @@ def resized_in_run(call: Call, x: Node, shape: Sequence[Dim]) -> Node:
         is_same = checked(call, what, *sides, lambda a, b: a == b)
         x = gathered(x, axis, is_same - sides[0], wanted)
     return x
+
+
+def same_sized(call: Call, x: Node, axis: int, other: Node, along: int) -> tuple[Node, Node]:
+    """Two tensors, of which an axis of each is as long as the other's, though a run may have found
+    both of these sizes."""
+    size, wanted = x.shape[axis], other.shape[along]
+    if isinstance(wanted, int) and not isinstance(size, int):
+        return _with_size(call, x, axis, wanted), other
+    return x, _with_size(call, other, along, size)
+
+
+def _with_size(call: Call, x: Node, axis: int, size: Dim) -> Node:
+    shape = list(x.shape)
+    shape[axis] = size
+    return resized_in_run(call, x, shape)
 
 
 def aligned(call: Call, *nodes: Node, but: int | None = None) -> list[Node]:

@@ -107,13 +107,25 @@ class OptionalType(_Of):
         return f"optional {self.element}"
 
 
-ValueType: TypeAlias = TensorType | SequenceType | OptionalType
+class MapType(NamedTuple):
+    """Numbers by label."""
+
+    key: str  # the name of a dtype, or "string"
+    element: TensorType
+
+    def __str__(self) -> str:
+        return f"map from {self.key} to {self.element}"
+
+
+ValueType: TypeAlias = TensorType | SequenceType | OptionalType | MapType
 
 
 def type_to_json(kind: ValueType) -> list[Any]:
     """As `type_from_json` reads it."""
     if isinstance(kind, TensorType):
         return ["tensor", kind.dtype.name, kind.shape, kind.is_string]
+    if isinstance(kind, MapType):
+        return ["map", kind.key, type_to_json(kind.element)]
     return [
         "sequence" if isinstance(kind, SequenceType) else "optional",
         type_to_json(kind.element),
@@ -127,6 +139,12 @@ def type_from_json(data: list[Any]) -> ValueType:
         dtype, shape, is_string = rest
         sizes = None if shape is None else tuple(map(_checked_size, shape))
         return TensorType(SCALARS[dtype], sizes, bool(is_string))
+    if kind == "map":
+        key, inner = rest
+        element = type_from_json(inner)
+        if not isinstance(element, TensorType):
+            raise ValueError(f"a map to {element}")
+        return MapType(str(key), element)
     [inner] = rest
     made: ValueType = _MADE_OF[kind](type_from_json(inner))
     return made
@@ -159,6 +177,11 @@ def type_of(proto: TypeProto, where: str, depth: int = 0) -> ValueType:
         return SequenceType(type_of(proto.sequence_type.elem_type, where, depth + 1))
     if kind == "optional_type":
         return OptionalType(type_of(proto.optional_type.elem_type, where, depth + 1))
+    if kind == "map_type":
+        element = type_of(proto.map_type.value_type, where, depth + 1)
+        if isinstance(element, TensorType):
+            key = proto.map_type.key_type
+            return MapType("string" if key == STRING else dtype_of(key, where).name, element)
     if kind is None:
         raise InvalidFile(f"{where} has no type")
     raise NotSupported(f"{where} is of {kind.replace('_', ' ')}, which is not read")

@@ -193,7 +193,15 @@ class Shaped:
     shape: Value
 
 
-AnyValue: TypeAlias = Value | Items | Maybe | Either | Wrong | Shaped
+@dataclass(frozen=True, slots=True)
+class Maps:
+    """A sequence of maps from labels to numbers, one for each row of scores."""
+
+    scores: Value
+    labels: tuple[int | str, ...]
+
+
+AnyValue: TypeAlias = Value | Items | Maybe | Either | Wrong | Shaped | Maps
 
 
 def nodes_of(value: AnyValue) -> list[Node]:
@@ -211,6 +219,8 @@ def leaves_of(value: AnyValue) -> list[Value]:
         return [*leaves_of(value.then), *leaves_of(value.otherwise)]
     if isinstance(value, Shaped):
         return [value.elements, value.shape]
+    if isinstance(value, Maps):
+        return [value.scores]
     return [value] if isinstance(value, Value) else []
 
 

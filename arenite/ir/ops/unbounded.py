@@ -48,9 +48,9 @@ class Specialization(NamedFunction):
     __slots__ = ()
 
 
-def any_size() -> Found:
-    """A new size without a bound."""
-    return Found(f"unbounded_{next(_numbers)}", 0, NO_BOUND)
+def any_size(least: int = 0) -> Found:
+    """A new size without an upper bound."""
+    return Found(f"unbounded_{next(_numbers)}", least, NO_BOUND)
 
 
 def is_bounded(size: Dim) -> bool:
@@ -58,11 +58,12 @@ def is_bounded(size: Dim) -> bool:
     return isinstance(size, int) or all(var.high < NO_BOUND for var in variables(size))
 
 
-def arange(count: Node) -> Node:
-    """0, 1, ... before a number that is found while running; of one number there is one size."""
+def arange(count: Node, least: int = 0) -> Node:
+    """0, 1, ... before a number that is found while running, `least` at the least; of one number
+    there is one size."""
     size = _counted.get(count)
     if size is None:  # another thread may have been quicker
-        size = _counted.setdefault(count, any_size())
+        size = _counted.setdefault(count, any_size(least))
     return make("arange", count, size=size)
 
 

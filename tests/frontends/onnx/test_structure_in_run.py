@@ -313,3 +313,91 @@ def test_a_part_of_one_loses_its_axis_where_exporters_say_so() -> None:
     held = [stored("size", np.asarray(1)), stored("place", np.asarray(2))]
     made = model(graph(nodes, [info("x", [3, 4])], [info("y", None)], held), 16)
     same(made, {"x": floats(3, 4)})
+
+
+#: Where x is positive, twice: a run finds both sizes, and nothing else tells that they are equal.
+TWICE = [
+    node("NonZero", "is_positive", "at_row"),
+    node("Squeeze", "at_row first", "at"),
+    node("Not", "is_positive", "is_other"),
+    node("Not", "is_other", "is_again"),
+    node("Cast", "is_again", "as_float", to=FLOAT),
+    node("NonZero", "as_float", "again_row"),
+    node("Squeeze", "again_row first", "again"),
+    node("Gather", "x at", "some"),
+    node("Gather", "x again", "same"),
+    node("Unsqueeze", "some first", "some_row"),
+    node("Unsqueeze", "same one", "same_column"),
+    node("Unsqueeze", "same first", "same_row"),
+]
+BOXES = [
+    node("Concat", "some_row some_row some_row some_row", "edges", axis=0),
+    node("Transpose", "edges", "corners", perm=[1, 0]),
+    node("Add", "corners offsets", "boxes"),
+]
+MATCHED: dict[str, tuple[list[Any], list[int]]] = {
+    "MatMul": ([node("MatMul", "some_row same_column", "y0")], [FLOAT]),
+    "MatMul of vectors": ([node("MatMul", "some same", "y0")], [FLOAT]),
+    "Gemm": ([node("Gemm", "some_row same_row", "y0", transB=1)], [FLOAT]),
+    "Einsum": ([node("Einsum", "some_row same", "y0", equation="ij,j->i")], [FLOAT]),
+    "ScatterND": ([node("Unsqueeze", "at one", "places"),
+                   node("ScatterND", "x places same", "y0")], [FLOAT]),
+    "NonMaxSuppression": ([*BOXES, node("Unsqueeze", "boxes first", "b"),
+                           node("Unsqueeze", "same_row first", "s"),
+                           node("NonMaxSuppression", "b s four half", "y0")], [INT64]),
+    "RoiAlign": ([*BOXES, node("Sub", "again again", "images"),
+                  node("RoiAlign", "image boxes images", "y0", output_height=2, output_width=2,
+                       sampling_ratio=2)], [FLOAT]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MATCHED)
+def test_sizes_that_were_found_twice_go_together(name: str) -> None:
+    nodes, kinds = MATCHED[name]
+    offsets, image = np.array([0, 0, 2, 2], np.float32), floats(1, 2, 8, 8)
+    made = counting([*TWICE, *nodes], kinds, offsets=offsets, image=image)
+    assert same(made, *({"x": x} for x in XS if name != "RoiAlign" or (x > 0).any())) == 1
+
+
+def test_a_part_that_may_be_empty_loses_its_axis() -> None:
+    """As the loops of TensorFlow's recurrent layers end: rows of a length that a run finds."""
+    made = counting([
+        node("NonZero", "is_positive", "at"),
+        node("Slice", "at first one one", "part"),
+        node("Squeeze", "part one", "y0"),
+    ], [INT64])  # fmt: skip
+    assert same(made, *({"x": x} for x in XS if (x > 0).any())) == 1
+    fails(made, XS[1], "axis 1")
+
+
+#: A row of as many elements as the whole part of x's sum, and 1 at the least.
+AT_LEAST_ONE = [
+    node("ReduceSum", "x", "sum", keepdims=0),
+    node("Clip", "sum least_sum", "clipped"),
+    node("Cast", "clipped", "length", to=INT64),
+    node("Range", "start length step", "range"),
+    node("Cast", "range", "floats", to=FLOAT),
+    node("Reshape", "floats as_signal", "signal"),
+]
+
+
+def test_what_is_as_long_as_a_number_at_the_least_fits_a_kernel() -> None:
+    """As models of speech make as many frames as they predict."""
+    made = counting(
+        [*AT_LEAST_ONE, node("Conv", "signal taps", "y0", pads=[1, 1])],
+        least_sum=np.float32(1),
+        start=np.int64(0),
+        step=np.int64(1),
+        as_signal=np.array([1, 1, -1]),
+        taps=floats(2, 1, 3),
+    )
+    xs = [np.array(one, np.float32) for one in ([3, 4.5], [-1, -9, 1], [0.5], [20, 1], [99, 30])]
+    with arenite.Model.of_bytes(made.SerializeToString()).compile(threads=1) as exe:
+        for x in xs:
+            [wanted] = run_runtime(made, {"x": x})
+            np.testing.assert_allclose(exe(x)["y0"], wanted, 1e-5, 1e-5)
+        # No number is less than the least, but for what a NaN is cast to.
+        with pytest.raises(AreniteError, match="1 or more"):
+            exe(np.array([np.nan], np.float32))
+        [wanted] = run_runtime(made, {"x": xs[0]})
+        np.testing.assert_allclose(exe(xs[0])["y0"], wanted, 1e-5, 1e-5)

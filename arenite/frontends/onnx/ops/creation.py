@@ -10,7 +10,7 @@ from arenite.dtype import BOOL, FLOAT32, FLOAT64, INT64, DType, Kind
 from arenite.frontends.onnx.call import Call, Unknown
 from arenite.frontends.onnx.operators import sparse
 from arenite.frontends.onnx.registry import Result, operator
-from arenite.frontends.onnx.structure import most_apart
+from arenite.frontends.onnx.structure import least_of, most_apart
 from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Expr, Node, bounds, ceildiv, full, make, maximum, size
 from arenite.ir.compose.basic import (
@@ -127,7 +127,9 @@ def _range_in_run(call: Call, dtype: DType) -> Node:
     count = binary("maximum", -((first - last) // step), 0)
     by_one = call.value(2).known is not None and int(call.number(2)) == 1
     most = most_apart(first, last) if by_one else None
-    steps = arange(count) if most is None else cut(iota(most), count)
+    from_0 = by_one and call.value(0).known is not None and int(call.number(0)) == 0
+    least = least_of(last) if from_0 else 0
+    steps = arange(count, least) if most is None else cut(iota(most), count)
     return cast(steps * step + first, dtype)
 
 

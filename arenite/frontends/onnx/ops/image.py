@@ -12,6 +12,7 @@ import numpy as np
 from arenite.dtype import FLOAT32, FLOAT64, INT64, DType
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.registry import Result, operator
+from arenite.frontends.onnx.structure import same_sized
 from arenite.frontends.onnx.values import Value
 from arenite.ir import Dim, Node, full, make, product
 from arenite.ir.compose.basic import (
@@ -204,6 +205,8 @@ def roi_align(call: Call) -> Result:
     if mode not in ("avg", "max") or coordinates not in ("half_pixel", "output_half_pixel"):
         call.fail(f"mode {mode!r} with coordinates {coordinates!r}")
     x, rois, images = call.node(0), call.node(1), call.node(2)
+    if rois.ndim and images.ndim:
+        rois, images = same_sized(call, rois, 0, images, 0)
     if x.ndim != 4 or rois.ndim != 2 or rois.shape[1] != 4 or images.shape != rois.shape[:1]:
         call.fail(f"image {x.shape}, regions {rois.shape} and their images {images.shape}")
     return align(
@@ -244,6 +247,7 @@ def non_max_suppression(call: Call) -> Result:
     boxes, scores = call.node(0), call.node(1)
     if boxes.ndim != 3 or scores.ndim != 3 or boxes.shape[2] != 4:
         call.fail(f"boxes of shape {boxes.shape} and scores of shape {scores.shape}")
+    boxes, scores = same_sized(call, boxes, 1, scores, 2)
     if boxes.shape[:2] != (scores.shape[0], scores.shape[2]):
         call.fail(f"boxes of shape {boxes.shape} for scores of shape {scores.shape}")
     count = call.size(2) if call.has(2) else 0

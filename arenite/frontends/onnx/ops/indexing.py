@@ -179,7 +179,9 @@ def scatter_elements(call: Call) -> Result:
 def scatter_nd(call: Call) -> Result:
     x, indices, updates = call.node(0), call.node(1), call.node(2)
     depth = _depth(call, indices, x.ndim)
-    if updates.shape != (*indices.shape[:-1], *x.shape[depth:]):
+    wanted = (*indices.shape[:-1], *x.shape[depth:])
+    updates = resized_in_run(call, updates, wanted)
+    if updates.shape != wanted:
         call.fail(
             f"updates of shape {updates.shape} for indices of shape {indices.shape} and data of "
             f"shape {x.shape}"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from arenite.dtype import FLOAT32, FLOAT64
 from arenite.frontends.onnx.call import Call
+from arenite.frontends.onnx.ops.class_scores import label, labels_of, transformed
 from arenite.frontends.onnx.registry import ML, Result, operator
-from arenite.frontends.onnx.values import Value
 from arenite.ir import Node, constant, make
-from arenite.ir.compose import basic, linear, neural
+from arenite.ir.compose import basic, linear
 from arenite.ir.compose.reductions import reduce
 
 
@@ -46,20 +44,18 @@ def normalizer(call: Call) -> Result:
 
 @operator("LinearRegressor", domain=ML)
 def linear_regressor(call: Call) -> Result:
-    return _transformed(call, _scores(call, call.attr("targets", 1)))
+    scores = _scores(call, call.attr("targets", 1))
+    return transformed(call, scores, call.attr("post_transform", "NONE"))
 
 
 @operator("LinearClassifier", domain=ML)
 def linear_classifier(call: Call) -> Result:
-    texts, numbers = call.attr("classlabels_strings"), call.attr("classlabels_ints")
-    labels = texts or numbers or []
+    labels = labels_of(call, "classlabels_ints")
     scores = _scores(call, len(call.need_attr("coefficients")) // _n_features(call))
     if scores.shape[1] != len(labels):
         call.refuse(f"{len(labels)} labels for {scores.shape[1]} rows of coefficients")
-    known: Any = np.asarray(labels, object if texts else np.int64)
-    table = call.translator.source.strings.keep(known) if texts else known
-    best = make("gather", constant(table), make("argmax", scores, axis=1), axis=0)
-    return Value.of(best, is_string=bool(texts)), _transformed(call, scores)
+    best = label(call, labels, make("argmax", scores, axis=1))
+    return best, transformed(call, scores, call.attr("post_transform", "NONE"))
 
 
 def _n_features(call: Call) -> int:
@@ -81,14 +77,3 @@ def _scores(call: Call, n_rows: int) -> Node:
     if len(intercepts) not in (1, n_rows):
         call.fail(f"{len(intercepts)} intercepts for {n_rows} rows of coefficients")
     return basic.cast(made + basic.cast(constant(intercepts), wide), FLOAT32)
-
-
-def _transformed(call: Call, scores: Node) -> Node:
-    kind = call.attr("post_transform", "NONE")
-    if kind == "SOFTMAX":
-        return neural.softmax(scores, 1)
-    if kind == "LOGISTIC":
-        return neural.sigmoid(scores)
-    if kind != "NONE":
-        call.refuse(f"post_transform {kind}")
-    return scores

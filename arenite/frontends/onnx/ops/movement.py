@@ -13,7 +13,13 @@ from arenite.frontends.onnx.alternatives import merged
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.random import seed_of
 from arenite.frontends.onnx.registry import Handler, Result, operator
-from arenite.frontends.onnx.structure import aligned, checked, gathered, reshaped_in_run
+from arenite.frontends.onnx.structure import (
+    aligned,
+    checked,
+    gathered,
+    reshaped_in_run,
+    resized_in_run,
+)
 from arenite.frontends.onnx.values import MAX_BETWEEN, AnyValue, Value
 from arenite.ir import Dim, Node, bounds, ceildiv, constant, full, make, maximum, minimum, product
 from arenite.ir import size as size_node
@@ -101,6 +107,7 @@ def squeeze(call: Call) -> Result:
     if given is None:
         return _squeezed(call, x, 0)
     axes = call.axes(given, x.ndim)
+    x = resized_in_run(call, x, [1 if k in axes else size for k, size in enumerate(x.shape)])
     for axis in axes:
         if x.shape[axis] != 1:
             call.fail(f"axis {axis} of shape {x.shape} is not of size 1")
