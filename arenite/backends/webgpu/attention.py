@@ -296,7 +296,7 @@ class _Builder:
         return lines
 
     def _run(self, lines: _Lines) -> str:
-        return "" if lines.run == 1 else f" * {bounds(lines.run)[1]}u"
+        return "" if lines.run == 1 else f" * {_word(bounds(lines.run)[1])}"
 
     def _numbers(self, lines: _Lines, at: str) -> str:
         """Four floats from an element on, wherever it lies."""
@@ -304,11 +304,11 @@ class _Builder:
         if lines.dtype.bits == 32:
             if lines.is_in_fours:
                 return f"bitcast<vec4f>({array}_four({at} / 4u))"
-            words = ", ".join(f"{array}_word({at} + {k * run}u)" for k in range(4))
+            words = ", ".join(f"{array}_word({at} + {_word(k * run)})" for k in range(4))
             return f"bitcast<vec4f>(vec4u({words}))"
         halves = []
         for k in range(4):
-            place = f"({at} + {k * run}u)"
+            place = f"({at} + {_word(k * run)})"
             word = f"({array}_word({place} / 2u) >> (({place} % 2u) * 16u))"
             halves.append(f"{halves_text(lines.dtype, word)}.x")
         return f"vec4f({', '.join(halves)})"
@@ -425,3 +425,8 @@ class _Builder:
             "}",
             "workgroupBarrier();",
         ]
+
+
+def _word(number: int) -> str:
+    """A number that is added or multiplied modulo 2**32: one below zero steps back."""
+    return f"{number % 2**32}u"

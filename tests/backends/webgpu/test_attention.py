@@ -9,7 +9,7 @@ import pytest
 
 from arenite.dtype import BY_NAME
 from arenite.ir import Node, Var, graph_input, reference
-from arenite.ir.compose.basic import permute, slice_axis
+from arenite.ir.compose.basic import flip, permute, slice_axis
 from arenite.ir.compose.neural import attention
 from arenite.ir.dim import Dim, bounds
 from arenite.ir.graph import Graph
@@ -103,6 +103,19 @@ def test_operands_that_begin_inside_of_four_words(dtype: str) -> None:
     node = attention(slice_axis(q, 2, 1, 17), slice_axis(k, 2, 1, 17), slice_axis(v, 2, 0, 16))
     arrays = [numbers(one) for one in (q, k, v)]
     with executable([node]) as program:
+        judged(node, arrays, program(*arrays)[0])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("axis", [1, 2])
+def test_operands_may_be_turned_round(dtype: str, axis: int) -> None:
+    webgpu()
+    given = [graph_input("q", 0, (2, 3, 16), F32)]
+    given += [graph_input(name, n, (2, 7, 16), BY_NAME[dtype]) for n, name in enumerate("kv", 1)]
+    node = attention(*(flip(one, [axis]) for one in given))
+    arrays = [numbers(one) for one in given]
+    with executable([node]) as program:
+        assert any("foreign" in kernel.code for kernel in program.kernels)
         judged(node, arrays, program(*arrays)[0])
 
 
