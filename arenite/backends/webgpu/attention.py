@@ -207,6 +207,7 @@ class _Builder:
             tuple(sorted(wide)),
             (self.team,),
             accesses=tuple(self._accesses()),
+            turns=self._turns(),
         )
         arrays = [
             *(ir.ArrayArg(name, node.dtype, "in") for node, name in self.names.items()),
@@ -218,6 +219,14 @@ class _Builder:
         made = Built.of(self.kernel.name, arrays, dims, tiles, block)
         loops = ir.GroupKernel(*made.loops.parts, threads=self.cut.threads, shared=shared)
         return replace(made, loops=loops)
+
+    def _turns(self) -> ir.Expr:
+        """Of all loops: a round of keys has a sum of a team for each key and query, by halves; what
+        the teams have is joined for each query, at the most one by one."""
+        queries, round_keys = self.cut.queries, self.n_teams * KEYS
+        of_round = 1 + queries * KEYS * self.team.bit_length()
+        joined = queries * (self.n_teams + 2) * (self.depth // self.cut.threads + 4)
+        return (ir.Name("n_keys") // round_keys + 2) * of_round + joined
 
     def _accesses(self) -> Iterator[ir.Access]:
         """The elements that text reads. Where there may be no key it says none, and is checked: the

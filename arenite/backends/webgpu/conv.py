@@ -115,6 +115,7 @@ class _Conv(KernelBuilder):
                 (X, W),
                 arrays,
                 accesses=text.accesses(),
+                turns=ir.index(text.turns),
             ),
             ir.Barrier(),
             loop(
