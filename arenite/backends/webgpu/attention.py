@@ -354,6 +354,8 @@ class _Builder:
                         halves = (f"{words}.{'xyzw'[2 * f + h]}" for h in range(2))
                         pair = ", ".join(halves_text(lines.dtype, half) for half in halves)
                         value = f"vec4f({pair})"
+                    if name == "v":  # what is read again may be infinite, and has no weight
+                        value = f"select(vec4f(), {value}, key{n} < u32($n_keys))"
                     made.append(f"let {name}{n}_{f} = {value};")
         return made
 
@@ -363,6 +365,8 @@ class _Builder:
         made = []
         for n in range(KEYS):
             dots = " + ".join(f"dot(q{i}_{f}, k{n}_{f})" for f in fours)
+            if self.lanes < self.team:  # others have no part of the key
+                dots = f"select(0.0, {dots}, is_whole)"
             made.append(f"let s{i}_{n} = team_add_{self.team}(lane, {dots});")
             seen = f"key{n} < u32($end)"
             if self.node.attr("causal"):

@@ -119,6 +119,24 @@ def test_operands_may_be_turned_round(dtype: str, axis: int) -> None:
         judged(node, arrays, program(*arrays)[0])
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_what_is_infinite_counts_for_its_own_key_alone(dtype: str) -> None:
+    """The last key and the last part of it, which are read again where a round has more."""
+    webgpu()
+    given = [graph_input("q", 0, (2, 3, 40), F32)]
+    given += [graph_input(name, n, (2, 7, 40), BY_NAME[dtype]) for n, name in enumerate("kv", 1)]
+    arrays = [np.abs(numbers(one)) for one in given]
+    arrays[1][0, 2, -1] = -np.inf  # has no weight
+    arrays[2][1, -1, 3] = np.inf
+    with executable([attention(*given)]) as program:
+        found = program(*arrays)[0]
+    with np.errstate(invalid="ignore"):
+        [wanted] = reference.evaluate(Graph.of([attention(*given)]), arrays)
+    assert np.isinf(wanted[1, :, 3]).all()
+    np.testing.assert_array_equal(np.isinf(found), np.isinf(wanted))
+    np.testing.assert_allclose(found, wanted, atol=BOUND)
+
+
 def test_attention_with_a_mask_is_written_out() -> None:
     webgpu()
     q, k, v, mask = (

@@ -341,6 +341,14 @@ def test_views_of_x_are_read_where_they_lie_or_written_first() -> None:
             near(found.reshape(-1, 9), as_quantised(rows), weights)
 
 
+def test_there_may_never_be_a_row() -> None:
+    webgpu()
+    with executable(
+        [product(graph_input("x", 0, (0, 64), F32), buffer(numbers(8, 64)))]
+    ) as program:
+        assert program(numbers(0, 64))[0].shape == (0, 8)
+
+
 @pytest.mark.parametrize("name", ["q8_0", "float32"])
 def test_no_rows_are_no_launch(name: str) -> None:
     webgpu()
