@@ -209,6 +209,7 @@ class Foreign(Stmt):
     teams: tuple[int, ...] = ()  # lanes that it sums over, in powers of two
     functions: str = ""  # that it calls, at the top level
     accesses: tuple[Access, ...] = ()  # all of them, where it says which
+    turns: Expr | None = None  # of its loops, how many a thread takes at the most
 
 
 @dataclass(frozen=True, slots=True)

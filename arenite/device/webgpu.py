@@ -53,6 +53,18 @@ fn main() {
   words[3] = select(0u, bitcast<u32>(small + small), small > 0.0f);
 }"""
 
+#: Counts the turns of a loop.
+_TURNS = """@group(0) @binding(0) var<storage, read_write> words: array<u32, 4>;
+@compute @workgroup_size(1)
+fn main() {
+  let most = words[0];
+  var found = 0u;
+  for (var turn = 0u; turn < most; turn++) { found++; }
+  words[1] = found;
+}"""
+#: Of a loop, how many are tried.
+_MANY_TURNS = 2**20
+
 #: Those that are asked for, at what the adapter has.
 _LIMITS = (
     "max-buffer-size",
@@ -98,6 +110,7 @@ class Limits(NamedTuple):
     shared_nbytes: int  # of a group
     groups: int  # along one axis of a dispatch
     uniform_alignment: int
+    turns: int | None = None  # of all loops of a thread, after which they end; None: no such end
 
 
 class WebGpuAllocator(Allocator):
@@ -126,12 +139,20 @@ class WebGpuAllocator(Allocator):
         known = _SUBGROUPS.get(int(adapter.info["vendor_id"]), 0)
         self.subgroup = known if "subgroup" in self.features else 0
         buffer, binding, bindings, threads, width, shared, groups, alignment = limits.values()
-        self.limits = Limits(
-            buffer, binding, bindings, min(threads, width), shared, groups, alignment
-        )
         self.is_lost = False
         self._misses = 0
         self.ledger: Ledger[GpuMemory] = Ledger(_let_go)
+        self.limits = Limits(
+            buffer, binding, bindings, min(threads, width), shared, groups, alignment, self._turns()
+        )
+
+    def _turns(self) -> int | None:
+        """The turns after which a loop ends, whatever its condition says. Drivers that run shaders
+        on the CPU have such an end and don't tell; found out by going beyond it."""
+        if not self.is_cpu:
+            return None
+        _, turns, *_ = self._computed(_TURNS, (_MANY_TURNS, 0, 0, 0), "count turns of a loop")
+        return None if turns == _MANY_TURNS else turns
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -147,18 +168,24 @@ class WebGpuAllocator(Allocator):
     def keeps_denormals(self) -> bool:
         """Whether arithmetic of float32 has numbers below 2^-126: devices may take them for 0.
         Found out by computing some."""
+        small, half = 0x00400000, 0x3F000000  # 2^-127 and 1/2
+        doing = "find out whether it keeps denormals"
+        _, _, product, total = self._computed(_DENORMALS, (small, half, 0, 0), doing)
+        return product == small >> 1 and total == small << 1
+
+    def _computed(self, code: str, given: tuple[int, ...], doing: str) -> tuple[int, ...]:
+        """Four words as a shader leaves them."""
         import wgpu
 
         usage = wgpu.BufferUsage
-        small, half = 0x00400000, 0x3F000000  # 2^-127 and 1/2
-        with self.failures("find out whether it keeps denormals"):
+        with self.failures(doing):
             words = self.device.create_buffer_with_data(
-                data=struct.pack("<4I", small, half, 0, 0), usage=usage.STORAGE | usage.COPY_SRC
+                data=struct.pack("<4I", *given), usage=usage.STORAGE | usage.COPY_SRC
             )
             pipeline = self.device.create_compute_pipeline(
                 layout="auto",
                 compute={
-                    "module": self.device.create_shader_module(code=_DENORMALS),
+                    "module": self.device.create_shader_module(code=code),
                     "entry_point": "main",
                 },
             )
@@ -174,8 +201,7 @@ class WebGpuAllocator(Allocator):
             compute.dispatch_workgroups(1)
             compute.end()
             self.device.queue.submit([encoder.finish()])
-        _, _, product, total = struct.unpack("<4I", self.words(words, 0, 4 * WORD_NBYTES))
-        return bool(product == small >> 1 and total == small << 1)
+        return struct.unpack("<4I", self.words(words, 0, 4 * WORD_NBYTES))
 
     def allocate(self, nbytes: int, options: BufferOptions) -> GpuMemory:
         self.check_request(nbytes, options)

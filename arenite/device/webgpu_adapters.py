@@ -95,7 +95,7 @@ def chosen_adapter(name: str, which: str, adapters: list[Any]) -> int:
     """The number of the one that is meant by its number or by a part of its name."""
     names = [str(adapter.info["device"]) for adapter in adapters]
     if which.isdecimal():
-        if int(which) < len(names):
+        if len(which) < 10 and int(which) < len(names):
             return int(which)
     else:
         for number, one in enumerate(names):

@@ -330,7 +330,7 @@ def test_devices_are_found_by_number_and_by_name(gpu: WebGpuAllocator) -> None:
     assert device.get("webgpu") is device.get("WebGPU:0") is gpu
     part = gpu.adapter_name[:5]
     assert device.get(f"webgpu:{part}") is device.get("webgpu") is gpu  # one adapter, one device
-    for name in ("webgpu:99", "webgpu:no such thing"):
+    for name in ("webgpu:99", "webgpu:" + "9" * 5000, "webgpu:no such thing"):
         with pytest.raises(DeviceUnavailable, match=f"{name}.*webgpu:0"):
             device.get(name)
 

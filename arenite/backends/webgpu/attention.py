@@ -207,6 +207,7 @@ class _Builder:
             tuple(sorted(wide)),
             (self.team,),
             accesses=tuple(self._accesses()),
+            turns=self._turns(),
         )
         arrays = [
             *(ir.ArrayArg(name, node.dtype, "in") for node, name in self.names.items()),
@@ -218,6 +219,14 @@ class _Builder:
         made = Built.of(self.kernel.name, arrays, dims, tiles, block)
         loops = ir.GroupKernel(*made.loops.parts, threads=self.cut.threads, shared=shared)
         return replace(made, loops=loops)
+
+    def _turns(self) -> ir.Expr:
+        """Of all loops: a round of keys has a sum of a team for each key and query, by halves; what
+        the teams have is joined for each query, at the most one by one."""
+        queries, round_keys = self.cut.queries, self.n_teams * KEYS
+        of_round = 1 + queries * KEYS * self.team.bit_length()
+        joined = queries * (self.n_teams + 2) * (self.depth // self.cut.threads + 4)
+        return (ir.Name("n_keys") // round_keys + 2) * of_round + joined
 
     def _accesses(self) -> Iterator[ir.Access]:
         """The elements that text reads. Where there may be no key it says none, and is checked: the
@@ -296,7 +305,7 @@ class _Builder:
         return lines
 
     def _run(self, lines: _Lines) -> str:
-        return "" if lines.run == 1 else f" * {bounds(lines.run)[1]}u"
+        return "" if lines.run == 1 else f" * {_word(bounds(lines.run)[1])}"
 
     def _numbers(self, lines: _Lines, at: str) -> str:
         """Four floats from an element on, wherever it lies."""
@@ -304,11 +313,11 @@ class _Builder:
         if lines.dtype.bits == 32:
             if lines.is_in_fours:
                 return f"bitcast<vec4f>({array}_four({at} / 4u))"
-            words = ", ".join(f"{array}_word({at} + {k * run}u)" for k in range(4))
+            words = ", ".join(f"{array}_word({at} + {_word(k * run)})" for k in range(4))
             return f"bitcast<vec4f>(vec4u({words}))"
         halves = []
         for k in range(4):
-            place = f"({at} + {k * run}u)"
+            place = f"({at} + {_word(k * run)})"
             word = f"({array}_word({place} / 2u) >> (({place} % 2u) * 16u))"
             halves.append(f"{halves_text(lines.dtype, word)}.x")
         return f"vec4f({', '.join(halves)})"
@@ -345,6 +354,8 @@ class _Builder:
                         halves = (f"{words}.{'xyzw'[2 * f + h]}" for h in range(2))
                         pair = ", ".join(halves_text(lines.dtype, half) for half in halves)
                         value = f"vec4f({pair})"
+                    if name == "v":  # what is read again may be infinite, and has no weight
+                        value = f"select(vec4f(), {value}, key{n} < u32($n_keys))"
                     made.append(f"let {name}{n}_{f} = {value};")
         return made
 
@@ -354,6 +365,8 @@ class _Builder:
         made = []
         for n in range(KEYS):
             dots = " + ".join(f"dot(q{i}_{f}, k{n}_{f})" for f in fours)
+            if self.lanes < self.team:  # others have no part of the key
+                dots = f"select(0.0, {dots}, is_whole)"
             made.append(f"let s{i}_{n} = team_add_{self.team}(lane, {dots});")
             seen = f"key{n} < u32($end)"
             if self.node.attr("causal"):
@@ -425,3 +438,8 @@ class _Builder:
             "}",
             "workgroupBarrier();",
         ]
+
+
+def _word(number: int) -> str:
+    """A number that is added or multiplied modulo 2**32: one below zero steps back."""
+    return f"{number % 2**32}u"

@@ -45,11 +45,13 @@ class WebGpuBackend(Backend):
         from arenite.device.webgpu import open_device
 
         features: frozenset[str] = frozenset()
+        most_turns: int | None = None
         with suppress(DeviceUnavailable):
-            features = open_device(options.device).features
+            device = open_device(options.device)
+            features, most_turns = device.features, device.limits.turns
 
         def built(kernel: Kernel, choice: str = "") -> Built:
-            return build(kernel, features, options.same_sums)
+            return build(kernel, features, options.same_sums, most_turns)
 
         return built
 

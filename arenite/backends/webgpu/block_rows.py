@@ -16,6 +16,7 @@ from arenite.backends.webgpu.few_rows import (
     Cut,
     declared_sums,
     place_of_result,
+    sum_turns,
     sums_text,
 )
 from arenite.backends.webgpu.products import SUMS, ProductBuilder
@@ -57,6 +58,7 @@ def build_block_rows(builder: ProductBuilder, m: int, n_blocks: Dim = 1) -> Buil
             (QUARTER, TEAM),
             "\n".join(unit.functions.replace("$w", array) for array in dict.fromkeys(weights)),
             builder.accesses() if unit.is_inside else (),
+            ir.index(text.turns),
         ),
         ir.Barrier(),
         builder.results(n_sums, row, column),
@@ -117,6 +119,14 @@ class _BlockText:
         while 2 * batch <= min(most, wanted):
             batch *= 2
         return batch
+
+    @property
+    def turns(self) -> int:
+        """Of all loops, in each round: x is quantised, then words are multiplied step by step, with
+        sums behind each turn."""
+        n_rounds, turns = -(-self.depth // self.round_depth), self.cut.turns
+        of_sums = turns * sum_turns(self.builder, self.cut, self.m)
+        return n_rounds * (self.rows.turns + turns * self.n_batches + 2) + of_sums
 
     def lines(self) -> list[str]:
         cut = self.cut

@@ -70,6 +70,7 @@ def build_block_tiles(builder: ProductBuilder) -> Built:
             tuple(name for name in arrays if name not in weights),
             (PAIR,),
             "\n".join(functions.replace("$w", array) for array in dict.fromkeys(weights)),
+            turns=ir.index(text.turns),
         ),
         ir.Barrier(),
         *parts(builder, text.part(), height, width // n_products),
@@ -98,7 +99,7 @@ class _Text:
     def sums(self) -> str:
         """All sums, in variables of each thread."""
         x_turns, w_turns = self._turns(self.height), self._turns(self.width)
-        n_steps = self.depth // (RUN * self.runs)
+        n_steps = self.n_steps
         return "\n".join(
             [
                 f"let tx = lane % {self.width // OWN}u;",
@@ -126,6 +127,16 @@ class _Text:
                 "}",
             ]
         )
+
+    @property
+    def n_steps(self) -> int:
+        return self.depth // (RUN * self.runs)
+
+    @property
+    def turns(self) -> int:
+        """Of the loop over the depth: sums of pairs by halves, and words of each scale."""
+        of_rows = 3 * PAIR.bit_length() * len(self._turns(self.height))
+        return 1 + self.n_steps * (1 + of_rows + 2 * (WORDS + self.n_scales))
 
     def part(self) -> str:
         """Sums of the part-th row of each thread, where results are read."""

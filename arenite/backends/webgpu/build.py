@@ -28,6 +28,7 @@ from arenite.backends.webgpu.ops import MOST_ROWS, NORMED_PRODUCT, PRODUCT, ROWS
 from arenite.backends.webgpu.product import build_product
 from arenite.backends.webgpu.proven import unproven
 from arenite.backends.webgpu.sort import build_sort
+from arenite.backends.webgpu.turns import refuse_long_loops
 from arenite.backends.webgpu.update import build_update
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import check, is_storable
@@ -99,15 +100,21 @@ _REDUCTIONS = frozenset("sum prod max min any all argmax argmin matmul conv".spl
 }
 
 
-def build(kernel: Kernel, features: Collection[str] = (), same_sums: bool = False) -> Built:
-    """The loops of a kernel for groups of threads, on a device with these features; with
-    `same_sums` a row of a product is added up in the same order whatever the number of rows."""
+def build(
+    kernel: Kernel,
+    features: Collection[str] = (),
+    same_sums: bool = False,
+    most_turns: int | None = None,
+) -> Built:
+    """The loops of a kernel for groups of threads, on a device with these features, which ends the
+    loops of a thread after so many turns; with `same_sums` a row of a product is added up in the
+    same order whatever the number of rows."""
     with with_origins(kernel):
         refuse_layouts(kernel, "webgpu")
         _refuse_sizes(kernel)
         built = _cut(kernel, same_sums)
         _refuse_elements(kernel, built)
-        return replace(built, loops=_narrowed(kernel, built, features))
+        return replace(built, loops=_narrowed(kernel, built, features, most_turns))
 
 
 def _cut(kernel: Kernel, same_sums: bool) -> Built:
@@ -179,7 +186,9 @@ def _refuse_elements(kernel: Kernel, built: Built) -> None:
             raise NotCompiled(f"{node.op}: elements of {node.dtype} are not done on WebGPU")
 
 
-def _narrowed(kernel: Kernel, built: Built, features: Collection[str]) -> ir.GroupKernel:
+def _narrowed(
+    kernel: Kernel, built: Built, features: Collection[str], most_turns: int | None
+) -> ir.GroupKernel:
     loops = built.loops
     assert isinstance(loops, ir.GroupKernel)
     in_space = [var for dim in kernel.space for var in variables(dim)]
@@ -197,12 +206,17 @@ def _narrowed(kernel: Kernel, built: Built, features: Collection[str]) -> ir.Gro
         to_fewer: dict[Var, Dim] = {known[size]: fewer}
         few_counts = {name: substitute(count, to_fewer) for name, count in counts.items()}
         few_tiles = substitute(built.tiles, to_fewer)
-        reason = unproven(other, few_counts, {**known, size: fewer}, few_tiles)
+        fewer_known = {**known, size: fewer}
+        reason = unproven(other, few_counts, fewer_known, few_tiles)
+        if most_turns is not None:
+            refuse_long_loops(other, fewer_known, few_tiles, most_turns)
         few = _with_indices(other, {**sizes, size: bounds(fewer)}, features)
         smaller.append((size, most, replace(few, unproven=reason)))
         check(smaller[-1][2])
     narrow = _with_indices(loops, sizes, features)
     reason = unproven(loops, counts, known, built.tiles)
+    if most_turns is not None:
+        refuse_long_loops(loops, known, built.tiles, most_turns)
     narrow = replace(narrow, smaller=tuple(smaller), unproven=reason)
     check(narrow)
     # What has no WGSL is refused here, where it is known where it comes from.

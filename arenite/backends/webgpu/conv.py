@@ -64,7 +64,8 @@ def build_conv(kernel: Kernel) -> Built | None:
     w, groups = first.node.inputs[1], first.node.attr("groups")
     columns = first.node.attr("channels") // groups
     is_whole = groups == 1 or (columns % FOUR == 0 and columns >= FEWEST_COLUMNS)
-    if bounds(w.shape[-2])[1] % FOUR or bounds(w.shape[-1])[1] % FOUR or not is_whole:
+    channels = bounds(w.shape[-2])[1]
+    if not channels or channels % FOUR or bounds(w.shape[-1])[1] % FOUR or not is_whole:
         return None
     return _Conv(kernel).build()
 
@@ -114,6 +115,7 @@ class _Conv(KernelBuilder):
                 (X, W),
                 arrays,
                 accesses=text.accesses(),
+                turns=ir.index(text.turns),
             ),
             ir.Barrier(),
             loop(

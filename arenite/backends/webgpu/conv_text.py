@@ -122,6 +122,11 @@ class ConvText:
         ]
         return "\n".join(lines)
 
+    @property
+    def turns(self) -> int:
+        """Of the loops over the depth."""
+        return 1 + -(-self.depth // self.cut.step) * (STEP // UNROLLED + 2)
+
     def _rows(self) -> list[str]:
         """Where the first tap of a row lies, and where its image begins."""
         lines = []

@@ -204,14 +204,15 @@ class Expressions(source.Expressions):
 
     def _unfolded(self, op: str, a: ir.Expr, b: ir.Expr, left: str, right: str) -> tuple[str, str]:
         """Operands of floats. Drivers take x - x and x * 0 for 0, and x / x for 1, which they are
-        not of NaN and the infinite: what may be the same is negated in bits instead of subtracted,
-        and a zero is none that they know."""
+        not of NaN and the infinite, x + 0 for x and 0 - x for -x, which they are not of zeros: what
+        may be the same is negated in bits instead of subtracted, and a zero is none that they
+        know."""
         kind = type_of(a.dtype)
         if op == "sub" and (left == right or (self._rounding(a) and self._rounding(b))):
             return left, self.helper(f"neg_{kind}", self.text(b))
         if op == "div" and left == right:
             return left, self.helper(f"held_{kind}", right)
-        if op == "mul":
+        if op in ("mul", "add", "sub"):
             hidden = f"float_of_{kind}", "0u" if kind == "f32" else "0lu"
             left, right = (
                 self.helper(*hidden) if text in ("0.0f", "0.0lf") else text

@@ -31,6 +31,8 @@ def build_fast_product(kernel: Kernel, same_sums: bool = False) -> Built | None:
         return None
     builder = ProductBuilder(kernel)
     fewest, most = bounds(builder.n_rows)
+    if not most:
+        return None
     if same_sums and can_be_few(builder):
         return _rows_alike(builder, fewest, most)
     if most <= MOST_ROWS:

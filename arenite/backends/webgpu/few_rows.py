@@ -74,6 +74,7 @@ def build_float_rows(builder: ProductBuilder, m: int, n_blocks: Dim = 1) -> Buil
             arrays,
             (TEAM,),
             accesses=builder.accesses(),
+            turns=ir.index(_turns(builder, cut, m)),
         ),
         ir.Barrier(),
         builder.results(n_sums, row, column),
@@ -171,6 +172,19 @@ def _float_text(builder: ProductBuilder, cut: Cut, m: int) -> str:
         if gain is not None
     ]
     return "\n".join([*lines, *norms, *sums_text(builder, cut, m, f"team * {cut.columns}u")])
+
+
+def _turns(builder: ProductBuilder, cut: Cut, m: int) -> int:
+    """Of all loops: over the depth, then what is left of it, and the sums of a team."""
+    per_four = 128 // builder.weights[0].dtype.bits
+    return (
+        builder.depth // (per_four * TEAM * cut.loads) + cut.loads + 2 + sum_turns(builder, cut, m)
+    )
+
+
+def sum_turns(builder: ProductBuilder, cut: Cut, m: int) -> int:
+    """Of the sums of a team by halves: of each column, product and row, and of each row's norm."""
+    return TEAM.bit_length() * m * (cut.columns * len(builder.weights) + 1)
 
 
 def fused_dot(a: str, b: str) -> str:

@@ -56,7 +56,15 @@ def build_many_rows(builder: ProductBuilder) -> Built:
     arrays = builder.arrays
     block: ir.Block = (
         *squares(builder, height, width // n_products),
-        ir.Foreign(text.sums(), SQUARE, arrays, (_X, _W), arrays, accesses=builder.accesses()),
+        ir.Foreign(
+            text.sums(),
+            SQUARE,
+            arrays,
+            (_X, _W),
+            arrays,
+            accesses=builder.accesses(),
+            turns=ir.index(1 + -(-text.depth // text.step) * (text.own_step + 2)),
+        ),
         ir.Barrier(),
         *parts(builder, text.part(), height, width // n_products),
     )

@@ -111,8 +111,9 @@ def _lies_in_rows(source: Source, variables: tuple[Var, ...], shape: Shape) -> b
     if steps[-1] != 1 or any(n % 4 for n in terms_of(first).values()):
         return False
     rows = [(step, size) for step, size in zip(steps[:-1], shape[:-1], strict=True) if size != 1]
-    if any(step is None or any(n % 4 for n in terms_of(step).values()) for step, _ in rows):
-        return False
+    for step, _ in rows:
+        if step is None or bounds(step)[0] < 0 or any(n % 4 for n in terms_of(step).values()):
+            return False
     pairs = pairwise(rows)
     return all(far == near * size for (far, _), (near, size) in pairs if near is not None)
 

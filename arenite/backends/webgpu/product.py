@@ -39,7 +39,7 @@ def build_product(kernel: Kernel) -> Built | None:
     if len(reduced) != 1 or any(stage.role is Role.ROW for stage in kernel.stages):
         return None
     node = reduced[0].node
-    is_product = node.op == "matmul" and node.dtype.kind is Kind.FLOAT
+    is_product = node.op == "matmul" and node.dtype.kind is Kind.FLOAT and node.dtype.bits <= 32
     if not is_product or kernel.stages[0] is not reduced[0]:
         return None
     builder = _Product(kernel)

@@ -154,6 +154,8 @@ class ProductBuilder(KernelBuilder):
         if not isinstance(first, int) and any(a.var in variables(first) for a in self.nest.axes):
             return None
         step, deep = (bounds(one)[1] for one in found if one is not None)
+        if min(step, deep) < 0:
+            return None  # what is turned round is not read by four words
         return Side(self.names[node], node.dtype, first, step, deep)
 
     # Loops.

@@ -61,13 +61,13 @@ def unproven(
     elements |= {array.name: array.count for array in kernel.shared}
     numbers = {name: known.get(var, var) for name, var in sizes.items()}
     try:
-        _Proof(kernel, elements, numbers).run(substitute(tiles, known))
-    except _Unproven as reason:
+        Proof(kernel, elements, numbers).run(substitute(tiles, known))
+    except Unproven as reason:
         return str(reason)
     return ""
 
 
-class _Unproven(Exception):
+class Unproven(Exception):
     """Says what may be."""
 
 
@@ -94,7 +94,7 @@ def _is_whole(dim: Dim) -> bool:
     return isinstance(dim, Place) or not _is_data(dim)
 
 
-class _Proof:
+class Proof:
     def __init__(
         self, kernel: ir.GroupKernel, counts: Mapping[str, Dim], sizes: Mapping[str, Dim]
     ) -> None:
@@ -145,7 +145,7 @@ class _Proof:
         give way to a quotient of it."""
         self.n_steps += 1
         if self.n_steps > MAX_STEPS:
-            raise _Unproven("there are too many ways to look at it")
+            raise Unproven("there are too many ways to look at it")
         latest = max(_places(dim), key=lambda place: place.number, default=None)
         if latest is None:
             yield dim
@@ -185,7 +185,7 @@ class _Proof:
             if isinstance(one, ir.Load):
                 self.access(one.array, one.index, one.mask, is_read=True)
             elif isinstance(one, ir.Table):
-                raise _Unproven("which of its numbers is taken from a table")
+                self.table()
         inside: list[Dim] = []
         match stmt:
             case ir.Let(name, value):
@@ -194,18 +194,16 @@ class _Proof:
                 self.access(array, index, mask, is_read=False)
             case ir.For(var, start, stop):
                 first, last = self.value(start), self.value(stop) - 1
-                self.loop_ends(stmt, last)
+                self.loop(stmt, first, last)
                 place = self.place(_is_data(first, last), least=None)
                 self.know(place - first, last - place)
                 self.names[var] = place
             case ir.If(cond):
                 inside = self.condition(cond)
-            case ir.Foreign(accesses=accesses):
-                if not accesses:
-                    raise _Unproven("what text of the device's own accesses")
-                self.foreign(accesses)
+            case ir.Foreign():
+                self.foreign(stmt)
             case ir.While():
-                raise _Unproven("how long a loop runs")
+                raise Unproven("how long a loop runs")
             case ir.Accumulator(name):
                 self.names.pop(name, None)  # something else each time that it is read
         for number, block in enumerate(ir.blocks(stmt)):
@@ -224,21 +222,26 @@ class _Proof:
             found = self.value(value)
             self.names[name] = found if _is_whole(found) else self.place(True, least=None)
 
-    def loop_ends(self, loop: ir.For, last: Dim) -> None:
+    def table(self) -> None:
+        raise Unproven("which of its numbers is taken from a table")
+
+    def loop(self, loop: ir.For, first: Dim, last: Dim) -> None:
         """What a thread counts up to passes the end by a step."""
         step = self.kernel.threads if loop.vector else 1
         if not any(known_le(high + step, _MOST) for high in self.highs(last)):
-            raise _Unproven(f"where the loop over {loop.var} ends")
+            raise Unproven(f"where the loop over {loop.var} ends")
 
-    def foreign(self, accesses: Sequence[ir.Access]) -> None:
-        for access in accesses:
+    def foreign(self, stmt: ir.Foreign) -> None:
+        if not stmt.accesses:
+            raise Unproven("what text of the device's own accesses")
+        for access in stmt.accesses:
             outside = dict(self.names)
             for name, most in access.most:
                 self.done = {}
                 last = self.value(most)
                 # Of no numbers at all everything would hold, and the text may still do something.
                 if not self.holds(last):
-                    raise _Unproven(f"whether {name} is ever anything, up to {last}")
+                    raise Unproven(f"whether {name} is ever anything, up to {last}")
                 place = self.place()
                 self.know(last - place)
                 self.names[name] = place
@@ -253,7 +256,7 @@ class _Proof:
         is_inside = self.holds(at) and self.holds(count - 1 - at)
         self.forget(known)
         if not is_inside or (mask is not None and is_read and bounds(count)[0] < 1):
-            raise _Unproven(f"{array}[{expression_text(index)}], of {count}")
+            raise Unproven(f"{array}[{expression_text(index)}], of {count}")
 
     # Expressions.
 

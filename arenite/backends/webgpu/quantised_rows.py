@@ -56,6 +56,12 @@ class QuantisedRows:
         """Where in shared memory a run begins."""
         return f"({run} * {PAIRS}u" + (f" + {run} / 2u)" if self.gap else ")")
 
+    @property
+    def turns(self) -> int:
+        """Of loops: over quarters, each with up to four sums of a run by halves; over squares."""
+        quarters = -(-self.m * self.held // (8 * self.threads))
+        return 2 + quarters * (1 + 4 * QUARTER.bit_length()) + self.n_runs // TEAM + 1
+
     def lines(self) -> list[str]:
         """A quarter of a run a thread: numbers, and behind those of a run its scale beside the
         product with the sum of numbers."""

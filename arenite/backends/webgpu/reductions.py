@@ -15,9 +15,7 @@ def combine_text(op: str, dtype: DType, kind: str, both: str, threads: int) -> t
     """The name and the text of a function that combines what the threads have; `both` is how `a`
     and `b` are combined. Truths are shared as words: NVIDIA's driver loses shared bools."""
     name = f"group_{op}_{dtype.name}"
-    word, as_word, as_value = kind, "{}", "{}"
-    if kind == "bool":
-        word, as_word, as_value = "u32", "select(0u, 1u, {})", "({} != 0u)"
+    word, as_word, as_value = _as_shared(kind)
 
     def shared(at: str) -> str:
         return as_value.format(f"{name}_of[{at}]")
@@ -48,7 +46,14 @@ def search_text(op: str, kind: str, threads: int) -> tuple[str, str]:
     `better_` and the name."""
     name = f"group_{op}_{kind}"
     sign = ">" if op == "argmax" else "<"
-    if kind.startswith("f"):
+    word, as_word, as_value = _as_shared(kind)
+
+    def shared(at: str) -> str:
+        return as_value.format(f"{name}_best[{at}]")
+
+    if kind == "bool":  # which WGSL does not order
+        wins, ties = f"u32(value) {sign} u32(best)", "value == best"
+    elif kind.startswith("f"):
         # Comparisons with NaN may say anything: its tests decide.
         is_nan = f"is_nan_{kind}"
         wins = f"!{is_nan}(best) & ({is_nan}(value) | (value {sign} best))"
@@ -64,27 +69,34 @@ fn better_{name}(best: {kind}, at: i32, value: {kind}, index: i32) -> Found_{nam
   if (wins || (ties && index < at)) {{ return Found_{name}(value, index); }}
   return Found_{name}(best, at);
 }}
-var<workgroup> {name}_best: array<{kind}, {threads}>;
+var<workgroup> {name}_best: array<{word}, {threads}>;
 var<workgroup> {name}_at: array<i32, {threads}>;
 fn {name}(lane: u32, best: {kind}, at: i32) -> Found_{name} {{
-  {name}_best[lane] = best;
+  {name}_best[lane] = {as_word.format("best")};
   {name}_at[lane] = at;
   workgroupBarrier();
   for (var half = {threads // 2}u; half > 0u; half = half >> 1u) {{
     if (lane < half) {{
       let other = lane + half;
-      let one = better_{name}({name}_best[lane], {name}_at[lane],
-                              {name}_best[other], {name}_at[other]);
-      {name}_best[lane] = one.best;
+      let one = better_{name}({shared("lane")}, {name}_at[lane],
+                              {shared("other")}, {name}_at[other]);
+      {name}_best[lane] = {as_word.format("one.best")};
       {name}_at[lane] = one.at;
     }}
     workgroupBarrier();
   }}
-  let whole = Found_{name}({name}_best[0], {name}_at[0]);
+  let whole = Found_{name}({shared("0")}, {name}_at[0]);
   workgroupBarrier();
   return whole;
 }}""",
     )
+
+
+def _as_shared(kind: str) -> tuple[str, str, str]:
+    """What a type is in shared memory, and both ways between."""
+    if kind == "bool":
+        return "u32", "select(0u, 1u, {})", "({} != 0u)"
+    return kind, "{}", "{}"
 
 
 def team_texts(team: int, threads: int, subgroup: int) -> list[str]:

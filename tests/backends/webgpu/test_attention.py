@@ -9,7 +9,7 @@ import pytest
 
 from arenite.dtype import BY_NAME
 from arenite.ir import Node, Var, graph_input, reference
-from arenite.ir.compose.basic import permute, slice_axis
+from arenite.ir.compose.basic import flip, permute, slice_axis
 from arenite.ir.compose.neural import attention
 from arenite.ir.dim import Dim, bounds
 from arenite.ir.graph import Graph
@@ -104,6 +104,37 @@ def test_operands_that_begin_inside_of_four_words(dtype: str) -> None:
     arrays = [numbers(one) for one in (q, k, v)]
     with executable([node]) as program:
         judged(node, arrays, program(*arrays)[0])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("axis", [1, 2])
+def test_operands_may_be_turned_round(dtype: str, axis: int) -> None:
+    webgpu()
+    given = [graph_input("q", 0, (2, 3, 16), F32)]
+    given += [graph_input(name, n, (2, 7, 16), BY_NAME[dtype]) for n, name in enumerate("kv", 1)]
+    node = attention(*(flip(one, [axis]) for one in given))
+    arrays = [numbers(one) for one in given]
+    with executable([node]) as program:
+        assert any("foreign" in kernel.code for kernel in program.kernels)
+        judged(node, arrays, program(*arrays)[0])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_what_is_infinite_counts_for_its_own_key_alone(dtype: str) -> None:
+    """The last key and the last part of it, which are read again where a round has more."""
+    webgpu()
+    given = [graph_input("q", 0, (2, 3, 40), F32)]
+    given += [graph_input(name, n, (2, 7, 40), BY_NAME[dtype]) for n, name in enumerate("kv", 1)]
+    arrays = [np.abs(numbers(one)) for one in given]
+    arrays[1][0, 2, -1] = -np.inf  # has no weight
+    arrays[2][1, -1, 3] = np.inf
+    with executable([attention(*given)]) as program:
+        found = program(*arrays)[0]
+    with np.errstate(invalid="ignore"):
+        [wanted] = reference.evaluate(Graph.of([attention(*given)]), arrays)
+    assert np.isinf(wanted[1, :, 3]).all()
+    np.testing.assert_array_equal(np.isinf(found), np.isinf(wanted))
+    np.testing.assert_allclose(found, wanted, atol=BOUND)
 
 
 def test_attention_with_a_mask_is_written_out() -> None:

@@ -104,6 +104,13 @@ def test_a_convolution_is_the_sum_over_its_windows(name: str) -> None:
     assert np.array_equal(found, by_windows(data, w, case))
 
 
+def test_a_convolution_of_no_channels_is_zero() -> None:
+    webgpu()
+    case = Case((2, 0, 6, 7), 8, (3, 3), padding=1)
+    [found] = run([conv(image(case.x), whole(8, 0, 3, 3), case)], np.zeros(case.x, np.float32))
+    assert np.array_equal(found, np.zeros((2, 8, 6, 7)))
+
+
 @pytest.mark.parametrize("cut", kernels.CUTS, ids=str)
 def test_every_cut_gives_the_same(cut: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "cut_for", lambda rows, columns: cut)

@@ -22,7 +22,9 @@ from arenite.ir.node import Node
 from arenite.pipeline import compile_graph
 from tests.backends.webgpu.runner import ON_WEBGPU, Array, executable, loaded, run, webgpu
 
-F32, F16, I32, BOOL = (BY_NAME[name] for name in ("float32", "float16", "int32", "bool"))
+F32, F64, F16, I32, BOOL = (
+    BY_NAME[name] for name in ("float32", "float64", "float16", "int32", "bool")
+)
 
 
 def x(*shape: Dim, index: int = 0, dtype: DType = F32) -> Node:
@@ -82,6 +84,24 @@ def test_the_place_of_the_greatest_is_the_first_of_equals_and_nan_beats_all() ->
     np.testing.assert_array_equal(found, data.argmax(1))
 
 
+@pytest.mark.parametrize("op", ["argmax", "argmin"])
+def test_the_place_of_the_greatest_truth(op: str) -> None:
+    webgpu()
+    data = np.random.default_rng(2).integers(0, 2, (5, 300)).astype(bool)
+    data[3] = True
+    [found] = run([make(op, x(5, 300, dtype=BOOL), axis=1)], data)
+    np.testing.assert_array_equal(found, getattr(np, op)(data, 1))
+
+
+def test_zeros_of_both_signs_are_sorted_as_equals() -> None:
+    webgpu()
+    data = np.random.default_rng(3).choice(np.array([0.0, -0.0, 1, -1], np.float32), (4, 70))
+    nodes = [make(op, x(4, 70), axis=1, descending=False) for op in ("argsort", "sort")]
+    places, values = run(nodes, data)
+    np.testing.assert_array_equal(places, data.argsort(1, kind="stable"))
+    np.testing.assert_array_equal(np.signbit(values), np.signbit(np.sort(data, 1, "stable")))
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_softmax_of_rows_and_columns(axis: int) -> None:
     webgpu()
@@ -109,6 +129,16 @@ def test_products_of_odd_sizes(rows: int, depth: int, columns: int) -> None:
     a, b = numbers(rows, depth), numbers(columns, depth, seed=1)
     [found] = run([matmul(x(rows, depth), x(columns, depth, index=1), transpose_b=True)], a, b)
     near(found, a.astype(np.float64) @ b.astype(np.float64).T)
+
+
+@pytest.mark.parametrize("rows", [3, 20])
+def test_products_of_float64_are_summed_in_it(rows: int) -> None:
+    if not {"shader-f64", "shader-int64"} <= webgpu().features:
+        pytest.skip("this device has no float64: the CPU computes with it")
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((rows, 33)), rng.standard_normal((33, 18))
+    [found] = run([matmul(x(rows, 33, dtype=F64), x(33, 18, index=1, dtype=F64))], a, b)
+    near(found, a @ b, 1e-14)
 
 
 def test_products_of_batches_and_of_columns() -> None:

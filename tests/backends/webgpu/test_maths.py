@@ -172,19 +172,24 @@ def test_casts_to_and_from_64_bits_are_the_references(source: str) -> None:
 
 @pytest.mark.parametrize("name", ["float32", "float64"])
 def test_what_is_nothing_of_numbers_is_nan_of_nan_and_the_infinite(name: str) -> None:
-    """A driver may take x - x and x * 0 for 0, and x / x for 1."""
+    """A driver may take x - x and x * 0 for 0, x / x for 1, x + 0 for x, and 0 - x for -x."""
     if name == "float64" and not {"shader-f64", "shader-int64"} <= webgpu().features:
         pytest.skip("this device has no float64: the CPU computes with it")
     dtype = BY_NAME[name]
-    array = np.array([np.nan, np.inf, -np.inf, -0.0, 2.0], name)
-    x, y = (graph_input(f"x{k}", k, (5,), dtype) for k in (0, 1))
-    zero, minus = full((5,), 0.0, dtype), full((5,), -0.0, dtype)
+    array = np.array([np.nan, np.inf, -np.inf, -0.0, 2.0, 0.0], name)
+    x, y = (graph_input(f"x{k}", k, (6,), dtype) for k in (0, 1))
+    zero, minus = full((6,), 0.0, dtype), full((6,), -0.0, dtype)
     nodes = [
         make("sub", x, x),
         make("div", x, x),
         make("mul", x, zero),
         make("mul", x, minus),
         make("add", x, make("neg", x)),
+        make("add", x, zero),
+        make("add", zero, x),
+        make("add", make("mul", x, y), zero),
+        make("sub", zero, x),
+        make("sub", zero, make("mul", x, y)),
         make("sub", make("add", x, y), make("add", y, x)),
         make("sub", make("mul", x, y), make("mul", y, x)),
         make("sub", make("maximum", x, y), x),

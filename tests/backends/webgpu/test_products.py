@@ -12,7 +12,7 @@ from arenite.dtype import BY_NAME, DType
 from arenite.dtype.block_types import BLOCK_TYPES
 from arenite.dtype.blocks import dequantised
 from arenite.ir import Var, buffer, constant, graph_input, make
-from arenite.ir.compose.basic import cast, permute, reshape, slice_axis
+from arenite.ir.compose.basic import cast, flip, permute, reshape, slice_axis
 from arenite.ir.compose.neural import rms_norm, silu
 from arenite.ir.dim import evaluate
 from arenite.ir.node import Node
@@ -307,6 +307,18 @@ def test_two_products_of_the_same_rows_are_one_launch(name: str, is_normed: bool
             )
 
 
+@pytest.mark.parametrize("rows", [1, 5, 40])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sides_may_be_turned_round(rows: int, axis: int) -> None:
+    webgpu()
+    x, w = graph_input("x", 0, (rows, 64), F32), graph_input("w", 1, (24, 64), F32)
+    a, b = numbers(rows, 64), numbers(24, 64, seed=1)
+    with executable([product(flip(x, [axis]), w), product(x, flip(w, [axis]))]) as program:
+        first, second = program(a, b)
+    near(first, np.flip(a, axis), b)
+    near(second, a, np.flip(b, axis))
+
+
 def test_views_of_x_are_read_where_they_lie_or_written_first() -> None:
     webgpu()
     raw = random_blocks("q4_0", 9, 64)
@@ -317,13 +329,24 @@ def test_views_of_x_are_read_where_they_lie_or_written_first() -> None:
         1: slice_axis(reshape(x, (15, 96)), 1, 32, 96),
         2: slice_axis(x, 2, 3, 67),
         3: slice_axis(permute(x, (1, 0, 2)), 2, 0, 64),
+        4: slice_axis(flip(x, [1]), 2, 0, 64),
+        5: slice_axis(flip(x, [2]), 2, 0, 64),
     }
     data = numbers(3, 5, 96)
     wanted = [data.reshape(15, 96)[:, 32:], data[..., 3:67], data.swapaxes(0, 1)[..., :64]]
+    wanted += [data[:, ::-1, :64], data[..., :31:-1]]
     with executable([matmul_blocks(view, blocks) for view in views.values()]) as program:
         for found, given in zip(program(data), wanted, strict=True):
             rows = np.ascontiguousarray(given).reshape(-1, 64)
             near(found.reshape(-1, 9), as_quantised(rows), weights)
+
+
+def test_there_may_never_be_a_row() -> None:
+    webgpu()
+    with executable(
+        [product(graph_input("x", 0, (0, 64), F32), buffer(numbers(8, 64)))]
+    ) as program:
+        assert program(numbers(0, 64))[0].shape == (0, 8)
 
 
 @pytest.mark.parametrize("name", ["q8_0", "float32"])
