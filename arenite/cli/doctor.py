@@ -67,6 +67,7 @@ def examine() -> tuple[dict[str, str], list[str]]:
     facts["memory"] = readable_nbytes(pages * page_nbytes)
     if facts["llvmlite"] != "not installed":
         _examine_target(facts, missing)
+    _examine_webgpu(facts)
     _examine_cache(facts)
     return facts, missing
 
@@ -125,6 +126,23 @@ def _examine_target(facts: dict[str, str], missing: list[str]) -> None:
     facts["instructions"] = ", ".join(name for name, is_there in extras.items() if is_there)
     caches = (target.l1d_nbytes, target.l2_nbytes, target.l3_nbytes)
     facts["caches"] = ", ".join(readable_nbytes(nbytes) for nbytes in caches)
+
+
+def _examine_webgpu(facts: dict[str, str]) -> None:
+    """The adapters by their numbers, or why there is none."""
+    from arenite.device.webgpu_adapters import adapters_for, quiet_wayland
+    from arenite.errors import DeviceUnavailable
+
+    try:
+        with quiet_wayland():
+            found = [adapter.info for adapter in adapters_for("webgpu")]
+    except DeviceUnavailable as reason:
+        facts["webgpu"] = str(reason)
+        return
+    for number, info in enumerate(found):
+        facts[f"webgpu:{number}"] = (
+            f"{info['device']} ({info['adapter_type']}, {info['backend_type']})"
+        )
 
 
 def _examine_cache(facts: dict[str, str]) -> None:

@@ -48,6 +48,22 @@ def test_every_package_that_is_needed_is_named(
     assert "llvmlite" in capsys.readouterr().out
 
 
+def test_adapters_for_webgpu_are_named_by_their_numbers() -> None:
+    wgpu = pytest.importorskip("wgpu", reason="wgpu: pip install 'arenite[webgpu]'")
+    facts, _ = doctor.examine()
+    named = [facts[name] for name in facts if name.startswith("webgpu:")]
+    there = {str(one.info["device"]) for one in wgpu.gpu.enumerate_adapters_sync()}
+    assert all(any(name in told for name in there) for told in named)
+    assert named or "no adapter" in facts["webgpu"] or "did not start" in facts["webgpu"]
+
+
+def test_without_wgpu_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wgpu", None)
+    facts, missing = doctor.examine()
+    assert "pip install 'arenite[webgpu]'" in facts["webgpu"]
+    assert not missing
+
+
 def test_speed_is_measured_where_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
