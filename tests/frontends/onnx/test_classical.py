@@ -155,6 +155,19 @@ def test_trees_that_make_no_sense_are_refused() -> None:
             Model.of_bytes(model.SerializeToString()).compile(rows=3)
 
 
+def test_few_numbers_that_ask_for_huge_tables_are_refused() -> None:
+    given = trees(6, "target", lambda _: [0], depth=3, n_trees=3)
+    many = 10_000
+    svm: dict[str, Any] = {"vectors_per_class": [1] * many, "classlabels_ints": [*range(many)]}
+    for op, outputs, attrs in (
+        ("TreeEnsembleRegressor", {"y": FLOAT}, given | {"n_targets": 10**12}),
+        ("SVMClassifier", {"l": INT64, "y": FLOAT}, svm),
+    ):
+        model = model_of(op, outputs, **attrs)
+        with pytest.raises(NotSupported, match="are the most"):
+            Model.of_bytes(model.SerializeToString()).compile(rows=3)
+
+
 # Support vectors.
 
 KERNELS = [("LINEAR", [0.0, 0.0, 0.0]), ("POLY", [0.5, 1.0, 3.0]), ("RBF", [0.3, 0.0, 0.0]),

@@ -127,7 +127,10 @@ def one_hot_encoder(call: Call) -> Result:
     # What is none of them has a place outside, which ends a run.
     found, n = reduce("any", is_category, [value.ndim]), len(given)
     place = basic.where(found, make("argmax", is_category, axis=value.ndim), n)
-    return make("gather", constant(np.eye(n, dtype=np.float32)), place, axis=0)
+    place = make("gather", constant(np.arange(n)), place, axis=0)
+    return basic.cast(
+        basic.binary("eq", basic.expand_dims(place, place.ndim), basic.iota(n)), FLOAT32
+    )
 
 
 @operator("FeatureVectorizer", domain=ML)

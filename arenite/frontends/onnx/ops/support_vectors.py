@@ -8,6 +8,7 @@ from arenite.dtype import FLOAT32, FLOAT64, Array
 from arenite.frontends.onnx.call import Call
 from arenite.frontends.onnx.ops.class_scores import label, labels_of, opposite_joined
 from arenite.frontends.onnx.ops.strings import on_host
+from arenite.frontends.onnx.ops.trees import check_table
 from arenite.frontends.onnx.registry import ML, Result, operator
 from arenite.ir import Node, constant, make
 from arenite.ir.compose import basic, linear
@@ -39,6 +40,7 @@ def svm_classifier(call: Call) -> Result:
     if len(counts) != n or n < 2 or call.attr("post_transform", "NONE") != "NONE":
         call.refuse(f"{n} classes, vectors of {len(counts)} of them, or a post_transform")
     x = basic.cast(call.node(0), FLOAT32)
+    check_table(call, n * (n - 1) // 2, max(n, sum(counts)), "weights for pairs of classes")
     kernels = basic.cast(_kernels(call, x, sum(counts)), FLOAT64)
     pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
     rho = _floats(call, "rho")[: len(pairs)]

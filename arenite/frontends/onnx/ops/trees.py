@@ -23,6 +23,8 @@ from arenite.ir.growing_loop import Body, growing
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
 COMPARISONS = {LEQ: "le", LT: "lt", GTE: "ge", GT: "gt", EQ: "eq", NEQ: "ne"}
 MAX_DEPTH = 4096
+#: Elements of a table that is made of lists in a file.
+MAX_TABLE = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,12 @@ class Trees:
     members: list[list[float]]  # of the inner nodes that ask for membership, in their order
 
 
+def check_table(call: Call, n_rows: int, n_columns: int, what: str) -> None:
+    """Refuse a table that lists of a few numbers would make huge."""
+    if n_rows * n_columns > MAX_TABLE:
+        call.refuse(f"{n_rows} x {n_columns} {what}, where {MAX_TABLE} numbers are the most")
+
+
 def leaf_weights(
     call: Call, leaves: Array, targets: Array, weights: Array, shape: tuple[int, int]
 ) -> tuple[Array, Array]:
@@ -49,6 +57,7 @@ def leaf_weights(
         call.fail("its leaves are described by lists of several lengths")
     if ((targets < 0) | (targets >= shape[1])).any():
         call.fail("a target is out of range")
+    check_table(call, *shape, "weights of leaves for targets")
     made, are_said = np.zeros(shape, weights.dtype), np.zeros(shape, bool)
     np.add.at(made, (leaves, targets), weights)
     are_said[leaves, targets] = True
@@ -121,6 +130,7 @@ def _members(call: Call, trees: Trees, dtype: DType) -> Callable[[Node, Node], N
     if len(asking) > len(trees.members):
         call.fail(f"{len(asking)} nodes ask for membership in {len(trees.members)} sets")
     widest = max(map(len, trees.members))
+    check_table(call, len(trees.members), widest, "members of sets")
     sets = np.full((len(trees.members), max(1, widest)), np.nan, numpy_dtype(dtype))
     for row, members in zip(sets, trees.members, strict=True):
         row[: len(members)] = members
