@@ -99,9 +99,11 @@ def compiled(
     device: str | None = None,
 ) -> tuple[CompiledModel, float]:
     """The program, and the seconds it took to have it; a terminal sees that it is being made."""
+    from arenite.program.options import USUAL
+
     began = time.perf_counter()
     with language.showing_steps(title) as on_progress:
-        given: dict[str, Any] = {**sizes, "device": device or "cpu"}
+        given: dict[str, Any] = {**sizes, "device": device or USUAL.device}
         made = model.compile(
             memory=memory, threads=threads, plan=plan, on_progress=on_progress, **given
         )

@@ -139,7 +139,7 @@ def _plan_onnx(
     json: bool,
 ) -> int:
     from arenite.model import Model
-    from arenite.program.options import parse_nbytes
+    from arenite.program.options import USUAL, parse_nbytes
 
     model, memory = Model.open(path), planning.memory
     given = onnx.sizes_of(model, dims)
@@ -147,7 +147,7 @@ def _plan_onnx(
         if on_progress is not None:
             on_progress("planning", 0, None)
         values = onnx.values_of(model, inputs, given)
-        options: dict[str, Any] = {"device": planning.device or "cpu", **given}
+        options: dict[str, Any] = {"device": planning.device or USUAL.device, **given}
         made = model.plan(memory=memory, values=values, **options)
     sizes = dict.fromkeys(model.sizes, "1") | given
     if svg is not None:

@@ -24,6 +24,7 @@ from arenite.generate.bounds import whole
 from arenite.generate.budget import DEFAULT_BLOCK, check_fits, chosen_context
 from arenite.generate.session import Logits, Session, n_shared
 from arenite.generate.slots import Slot, Slots
+from arenite.memory.plan import HOST
 from arenite.pipeline import compile_graph, plan_graph, saved_program
 from arenite.pipeline.interface_cache import interface_of
 from arenite.program.backend import backend_of
@@ -68,7 +69,7 @@ class Settings:
         self.memory = parse_nbytes(memory)
         self.options = Options(device=device)
         #: Whether the program runs in memory that is not the host's.
-        self.offloaded = backend_of(device).memory != "cpu"  # what there is none of is told now
+        self.offloaded = backend_of(device).memory != HOST  # what there is none of is told now
         self.kv = _kv_dtype(kv)
         self.sessions = whole("sessions", sessions, 1, MAX_SESSIONS)
         if file.is_embedding and self.sessions > 1:

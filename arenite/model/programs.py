@@ -22,6 +22,7 @@ from arenite.model.sizes import N_TIERS, Form
 from arenite.model.translations import Request, Translation, Translations
 from arenite.pipeline import plan_graph
 from arenite.pipeline.program import compile_program
+from arenite.program.backend import backend_of
 from arenite.program.options import Options
 from arenite.records import NamedTuple
 from arenite.runtime.executable import Executable
@@ -173,8 +174,6 @@ class Programs:
         search: Callable[[FormSearch], tuple[Form, Translated] | None],
     ) -> tuple[Form, Translated] | None:
         """What a search finds; what it has translated is kept."""
-        from arenite.program.backend import backend_of
-
         backend_of(self._source.options.device).prepare()  # what is found will be compiled
         with self._source.record.translating():
             found = search(self._search(structure, known))
@@ -186,9 +185,9 @@ class Programs:
         return found
 
     def _may_be_open(self, names: Collection[str]) -> bool:
-        """Whether a program may leave sizes open: on the CPU memory grows with what calls bring,
-        elsewhere it is that of the bounds, and needs some."""
-        return self._source.options.device == "cpu" or all(
+        """Whether a program may leave sizes open: where memory does not grow with what calls bring
+        it is that of the bounds, and needs some."""
+        return backend_of(self._source.options.device).arena_grows or all(
             name in self._source.bounds for name in names
         )
 

@@ -119,6 +119,10 @@ class Backend(ABC):
     #: Whether one worker runs launches that are not shared among workers one after the other, so
     #: that between two of these no wait needs a flag.
     runs_in_order = False
+    #: Whether the arena grows with sizes as they come; else it is that of their bounds.
+    arena_grows = False
+    #: Whether its compiler is given LLVM IR.
+    uses_llvm = False
     #: The device whose memory weights and the arena are in: "cpu" where it is the host's.
     memory: str
 

@@ -123,8 +123,10 @@ class CachedKernel:
 
     @property
     def llvm(self) -> str:
-        """The LLVM IR of the module the kernel is in, on the CPU; NotSupported on other devices."""
-        if self.device.partition(":")[0] != "cpu":
+        """The LLVM IR of the module the kernel is in; NotSupported on devices that have none."""
+        from arenite.program.backend import backend_of
+
+        if not backend_of(self.device).uses_llvm:
             raise NotSupported(
                 f"kernel {self.entry_point} of device {self.device!r} is not compiled by LLVM; "
                 "`source` has what its compiler is given"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arenite.errors import NotSupported
+from arenite.memory.plan import HOST
 from arenite.program.backend import Backend
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ class CBackend(Backend):
     """Kernels are functions of C in the image; a program is compiled when it is loaded."""
 
     name = "c"
-    memory = "cpu"
+    memory = HOST
     runs_in_order = True
 
     def identity(self, device: str) -> tuple[str, ...]:

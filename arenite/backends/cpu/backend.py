@@ -29,7 +29,7 @@ class CpuBackend(Backend):
     """Imports where it is used what only compiling needs: a warm start comes without."""
 
     name = memory = "cpu"
-    runs_in_order = True
+    runs_in_order = arena_grows = uses_llvm = True
 
     @cached_property
     def target(self) -> Target:
