@@ -145,10 +145,10 @@ def _shape(
             f"input {info.name!r} is {kind}, of any shape: give it, --input "
             f"{info.name}=random:1x3 say"
         )
-    shape = [
-        one if isinstance(one, int) else int(sizes.get(one or "", "").rpartition("..")[2] or -1)
-        for one in kind.shape
-    ]
+    from arenite.model.sizes import bounds_of
+
+    known = {name: bounds_of(name, size)[1] for name, size in sizes.items()}
+    shape = [one if isinstance(one, int) else known.get(one or "", -1) for one in kind.shape]
     if min(shape, default=0) < 0:
         example = "x".join(str(EXAMPLE_SIZE if one < 0 else one) for one in shape)
         missing = [one for one, size in zip(kind.shape, shape, strict=True) if size < 0]

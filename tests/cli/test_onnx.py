@@ -211,6 +211,7 @@ def test_run_makes_integers_up_within_bounds(tmp_path: Path, capsys: Captured) -
         ([], "give it, --input x=random:4x8 say, or its sizes, --dim batch=4"),
         (["-i", "z=1"], "no 'z'; there are x"),
         (["--dim", "rows=3"], "no size 'rows' to be said; there are batch"),
+        (["--dim", "batch=0x"], "size 'batch' is a number or a range"),
         (["-i", "x"], "--input x: write NAME=FILE.npy"),
         (["-i", "x=random:3xx"], "write random:1x3x224x224"),
         (["-i", "x=random:99999999x99999999"], "random numbers"),
