@@ -21,7 +21,7 @@ from arenite.generate.sampling import Sampling
 from arenite.generate.session import as_tokens, n_shared
 
 if TYPE_CHECKING:
-    from arenite.generate.ahead import Ahead
+    from arenite.generate.decode_ahead import DecodeAhead
     from arenite.generate.sampler import Sampler
     from arenite.generate.tokenizer import Tokenizer
 
@@ -55,7 +55,7 @@ class Session(Protocol):
         tokens: Sequence[int],
         n_most: int,
         is_masked: bool = False,
-    ) -> Ahead | None: ...
+    ) -> DecodeAhead | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class _Generation:
     ) -> None:
         self.session, self.cancelled = session, cancelled
         self.made = Continuation(prompt, sampling, tokenizer, session.context)
-        self.ahead: Ahead | None = None
+        self.ahead: DecodeAhead | None = None
         self.asks_device = True
         self.n_ahead = self.n_at_once = 0  # tokens of the device, and those since it was asked
 

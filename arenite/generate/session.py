@@ -12,7 +12,7 @@ from arenite.errors import BoundsError, InvalidArgument, printable
 from arenite.generate.bounds import whole
 
 if TYPE_CHECKING:
-    from arenite.generate.ahead import Ahead
+    from arenite.generate.decode_ahead import DecodeAhead
     from arenite.generate.generation import Piece
     from arenite.generate.model import LanguageModel
     from arenite.generate.sampler import Sampler
@@ -103,15 +103,15 @@ class Session:
         tokens: Sequence[int],
         n_most: int,
         is_masked: bool = False,
-    ) -> Ahead | None:
+    ) -> DecodeAhead | None:
         """Choices by the device behind `tokens`, of which all but the last were fed, up to a text
         of `n_most`; None where the host chooses. `is_masked`: a grammar says what may come."""
-        from arenite.generate.ahead import Ahead
+        from arenite.generate.decode_ahead import DecodeAhead
 
         end = min(n_most - 1, self.context)
         if not self._model.settings.offloaded or len(tokens) > end:
             return None
-        return Ahead(self._model, self, sampler, n_tokens, tokens, end, is_masked)
+        return DecodeAhead(self._model, self, sampler, n_tokens, tokens, end, is_masked)
 
     def generate(
         self, prompt: str | Sequence[int], **sampling: Unpack[SamplingOptions]

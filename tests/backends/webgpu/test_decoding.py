@@ -16,7 +16,7 @@ import pytest
 import arenite
 from arenite.backends.webgpu import decoding, sampling
 from arenite.errors import InvalidArgument
-from arenite.generate import ahead
+from arenite.generate import decode_ahead
 from arenite.generate.continuation import Continuation
 from arenite.generate.generation import Piece
 from arenite.generate.model import LanguageModel
@@ -104,7 +104,7 @@ def test_runs_begin_before_the_token_before_them_is_known(
 
     monkeypatch.setattr(executable, "next_token", noted)
     told(model, **HOT, max_tokens=8)
-    assert counts == [ahead.DEPTH] * 5 + [2, 1]  # none begins that nobody would ask for
+    assert counts == [decode_ahead.DEPTH] * 5 + [2, 1]  # none begins that nobody would ask for
 
 
 def test_a_run_that_was_recorded_with_other_rows_is_recorded_again(

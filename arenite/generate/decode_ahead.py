@@ -1,4 +1,4 @@
-"""Ahead: tokens that the device chooses, a few runs ahead of whoever reads them.
+"""Decoding ahead: tokens that the device chooses, a few runs ahead of whoever reads them.
 
 The host submits runs whose token it does not know, and reads tokens when they come. Runs that were
 begun behind the token that ends a text are undone by its length: what they wrote to the states lies
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DEPTH = 3
 
 
-class Ahead:
+class DecodeAhead:
     """Goes on with the text of a session, until a token that the host has to choose."""
 
     def __init__(
