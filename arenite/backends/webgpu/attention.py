@@ -336,7 +336,8 @@ class _Builder:
         return made
 
     def _numbers_of_round(self) -> list[str]:
-        """Keys and values of a round as floats."""
+        """Keys and values of a round as floats. Values that the last round reads again have no
+        weight, and may be infinite."""
         made = []
         for n in range(KEYS):
             made.append(f"let key{n} = first + {n * self.n_teams}u + team;")
@@ -354,10 +355,13 @@ class _Builder:
                         halves = (f"{words}.{'xyzw'[2 * f + h]}" for h in range(2))
                         pair = ", ".join(halves_text(lines.dtype, half) for half in halves)
                         value = f"vec4f({pair})"
-                    if name == "v":  # what is read again may be infinite, and has no weight
-                        value = f"select(vec4f(), {value}, key{n} < u32($n_keys))"
-                    made.append(f"let {name}{n}_{f} = {value};")
-        return made
+                    made.append(f"{'let' if name == 'k' else 'var'} {name}{n}_{f} = {value};")
+        made.append(f"if (first + {self.n_teams * KEYS}u > u32($n_keys)) {{")
+        for n in range(KEYS):
+            for f in range(self.per_four // 4):
+                v = f"v{n}_{f}"
+                made.append(f"{v} = select(vec4f(), {v}, key{n} < u32($n_keys));")
+        return [*made, "}"]
 
     def _scores(self, i: int) -> list[str]:
         """The round for query i."""
