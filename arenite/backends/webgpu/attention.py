@@ -45,8 +45,8 @@ MOST_WIDTH = 256
 KEYS = 4
 #: Scores are powers of 2.
 LOG2_E = 1.4426950408889634
-#: Below every score.
-LOWEST = "-3.0e38"
+#: Below every score; and of a key that is not seen, so far below that its weight is 0 beside it.
+LOWEST, UNSEEN = "-3.0e38", "-3.3e38"
 
 _QUERY, _KEY, _DEEP = (LoopVar(name, 0, 2**31 - 1) for name in ("query", "key", "deep"))
 
@@ -292,7 +292,7 @@ class _Builder:
             *(f"next_{name} = {value};" for name, value in self._words("first")),
             "}",
             f"for (var first = u32($begin); first < u32($end); first += {round_keys}u) {{",
-            *(f"let {name} = next_{name};" for name, _ in self._words("0u")),
+            *(f"let {name} = {words};" for name, words in self._loaded()),
             # The following round is under way while this one is computed.
             *(f"next_{name} = {value};" for name, value in self._words(f"(first + {round_keys}u)")),
             *self._numbers_of_round(),
@@ -335,9 +335,18 @@ class _Builder:
                     made.append((f"{name}words{n}", value))
         return made
 
+    def _loaded(self) -> Iterator[tuple[str, str]]:
+        """The words of a round, as they were loaded. Behind the last key its value was loaded once
+        more, which may be infinite: 0, since a weight of 0 would make it NaN."""
+        for n in range(KEYS):
+            if self.k.is_in_fours:
+                yield f"kwords{n}", f"next_kwords{n}"
+            if self.v.is_in_fours:
+                key = f"first + {n * self.n_teams}u + team"
+                yield f"vwords{n}", f"select(vec4u(), next_vwords{n}, {key} < u32($n_keys))"
+
     def _numbers_of_round(self) -> list[str]:
-        """Keys and values of a round as floats. Values that the last round reads again have no
-        weight, and may be infinite."""
+        """Keys and values of a round as floats."""
         made = []
         for n in range(KEYS):
             made.append(f"let key{n} = first + {n * self.n_teams}u + team;")
@@ -355,13 +364,10 @@ class _Builder:
                         halves = (f"{words}.{'xyzw'[2 * f + h]}" for h in range(2))
                         pair = ", ".join(halves_text(lines.dtype, half) for half in halves)
                         value = f"vec4f({pair})"
-                    made.append(f"{'let' if name == 'k' else 'var'} {name}{n}_{f} = {value};")
-        made.append(f"if (first + {self.n_teams * KEYS}u > u32($n_keys)) {{")
-        for n in range(KEYS):
-            for f in range(self.per_four // 4):
-                v = f"v{n}_{f}"
-                made.append(f"{v} = select(vec4f(), {v}, key{n} < u32($n_keys));")
-        return [*made, "}"]
+                    if name == "v" and not lines.is_in_fours:
+                        value = f"select(vec4f(), {value}, key{n} < u32($n_keys))"
+                    made.append(f"let {name}{n}_{f} = {value};")
+        return made
 
     def _scores(self, i: int) -> list[str]:
         """The round for query i."""
@@ -382,7 +388,8 @@ class _Builder:
             made.append(f"let seen{i}_{n} = {seen};")
         greatest = f"m{i}"
         for n in range(KEYS):
-            greatest = f"max({greatest}, select({LOWEST}, s{i}_{n}, seen{i}_{n}))"
+            made.append(f"let t{i}_{n} = select({UNSEEN}, s{i}_{n}, seen{i}_{n});")
+            greatest = f"max({greatest}, t{i}_{n})"
         made += [
             f"let top{i} = {greatest};",
             f"let less{i} = exp2(m{i} - top{i});",
@@ -390,10 +397,7 @@ class _Builder:
             *(f"o{i}_{f} = o{i}_{f} * less{i};" for f in fours),
         ]
         for n in range(KEYS):
-            made.append(
-                f"let w{i}_{n} = select(0.0, exp2(s{i}_{n} - top{i}), seen{i}_{n}); "
-                f"l{i} += w{i}_{n};"
-            )
+            made.append(f"let w{i}_{n} = exp2(t{i}_{n} - top{i}); l{i} += w{i}_{n};")
             made += [f"o{i}_{f} = fma(vec4f(w{i}_{n}), v{n}_{f}, o{i}_{f});" for f in fours]
         return made
 

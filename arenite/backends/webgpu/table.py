@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from arenite.backends.webgpu.compile import pipelines_of
 from arenite.backends.webgpu.dispatch import (
@@ -29,6 +30,15 @@ from arenite.ir.dim import Dim, bounds, evaluate, variables
 
 #: A row as native code reads it: handles of wgpu-native, and groups along two axes.
 ROW = np.dtype([("pipeline", np.uint64), ("group", np.uint64), ("x", np.int64), ("y", np.int64)])
+
+
+class _Choice(NamedTuple):
+    """Which launches are one dispatch, and what is bound for each."""
+
+    runs: list[range]  # rows of one dispatch each
+    leaders: NDArray[np.int64]  # the first row of each row's dispatch
+    pipelines: NDArray[np.uint64]
+    groups: NDArray[np.uint64]
 
 
 class DispatchTable:
@@ -70,8 +80,9 @@ class DispatchTable:
             for var in variables(sizes[row][size])
         }
         self._sets = sets
-        self._runs: list[range] = []  # rows of one dispatch each
-        self._leaders = np.arange(len(launches))  # the first row of each row's dispatch
+        self._runs: list[range] = []
+        self._leaders = np.arange(len(launches))
+        self._choices: dict[tuple[int, ...], _Choice] = {}
         self.is_joined = True
         self.rows = np.zeros(len(launches), ROW)
 
@@ -83,21 +94,31 @@ class DispatchTable:
 
     def _choose(self) -> None:
         """Put into rows the pipelines for the sizes that are bound, launches joined where they can
-        be."""
+        be. A prompt and what follows it take turns: each is looked for once."""
         shaders = [self._shader(row) for row in range(len(self._launches))]
-        self._runs = []
+        key = (self.is_joined, *map(id, shaders))
+        if key not in self._choices:
+            self._choices[key] = self._choice(shaders)
+        self._runs, self._leaders, pipelines, groups = self._choices[key]
+        self.rows["pipeline"], self.rows["group"] = pipelines, groups
+
+    def _choice(self, shaders: Sequence[Shader]) -> _Choice:
+        runs: list[range] = []
         for rows in self._sets if self.is_joined else ():
-            self._runs += self._joinable(rows, shaders)
-        covered = {row for run in self._runs for row in run}
-        self._runs += [range(row, row + 1) for row in range(len(shaders)) if row not in covered]
-        shaders_of = {run: tuple(shaders[row] for row in run) for run in self._runs}
+            runs += self._joinable(rows, shaders)
+        covered = {row for run in runs for row in run}
+        runs += [range(row, row + 1) for row in range(len(shaders)) if row not in covered]
+        shaders_of = {run: tuple(shaders[row] for row in run) for run in runs}
         new = [one for one in shaders_of.items() if _key(*one) not in self._bound]
         pipelines_of(self._device, [bound_shader(self._joined(*one)) for one in new])
+        pipelines, groups = np.zeros((2, len(shaders)), np.uint64)
+        leaders = np.arange(len(shaders))
         for run, own in shaders_of.items():
             chosen = self._dispatch(run, own)
-            self.rows["pipeline"][run.start] = handle(chosen.pipeline)
-            self.rows["group"][run.start] = handle(chosen.bind_group)
-            self._leaders[run.start : run.stop] = run.start
+            pipelines[run.start] = handle(chosen.pipeline)
+            groups[run.start] = handle(chosen.bind_group)
+            leaders[run.start : run.stop] = run.start
+        return _Choice(runs, leaders, pipelines, groups)
 
     def _joinable(self, rows: range, shaders: Sequence[Shader]) -> Iterator[range]:
         """A set of rows as runs that are joined."""
