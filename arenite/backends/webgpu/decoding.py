@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from arenite.backends.webgpu.dispatch import Bound, dispatches_of
 from arenite.backends.webgpu.exchange import Exchange, Transfer
 from arenite.backends.webgpu.recorder import record_rows
 from arenite.backends.webgpu.results import Output, Pending
@@ -86,13 +85,10 @@ class WebGpuDecoding:
         self._n_places = len(tokens) + len(numbers)
         memory, self._log_at, self._chosen_at = contents(choice, tokens, numbers, self._n_places)
         self._mask_at = memory.nbytes - mask_words(choice.n_tokens) * WORD_NBYTES
-        device = program.device
-        self._region = program.sampler_region(memory.nbytes)
+        self._sampler = program.sampler(memory.nbytes, shader(_threads(program)), logits.there)
+        self._region, sample = self._sampler.region, self._sampler.sample
         self._region.buffer.view(0, memory.nbytes).copyin(memory.view(np.uint8))
-        places = [program.place(logits.there), (self._region, 0)]
-        sample = Bound("sample", shader(_threads(program)), places, (), 1, 0)
-        [self._sample] = dispatches_of(device, [sample], None)
-        row = (handle(self._sample.pipeline), handle(self._sample.bind_group), 1, 1)
+        row = (handle(sample.pipeline), handle(sample.bind_group), 1, 1)
         self._row = np.array([row], ROW)
 
     @classmethod
@@ -131,12 +127,8 @@ class WebGpuDecoding:
         program = self._program
         with program.failing():
             table = program.bound_table(sizes)
-            if self._ahead and self._ahead[0].launches != self._rows_of(table).tobytes():
-                self._ahead.clear()
-            self._record_ahead(table)
-            _, exchange, recorded = self._ahead.popleft()
+            exchange, commands = self._next(table)
             exchange.arrays, exchange.sizes = arrays, sizes
-            commands = recorded.result()
             for step in program.order.arguments:
                 if step != self._token:
                     exchange.record(None, step, program.place(step.there))
@@ -145,21 +137,35 @@ class WebGpuDecoding:
             self._place += 1
             self._record_ahead(table)
 
+    def _next(self, table: DispatchTable) -> tuple[Exchange, Recorded]:
+        """The run that is next: recorded ahead, or now where none is, as in the beginning."""
+        rows = self._rows_of(table)
+        if self._ahead and self._ahead[0].launches != rows.tobytes():
+            self._ahead.clear()
+        if self._ahead:
+            _, exchange, recorded = self._ahead.popleft()
+            return exchange, recorded.result()
+        exchange = self._exchange()
+        return exchange, self._record(table, rows, exchange, self._place)
+
     def _record_ahead(self, table: DispatchTable) -> None:
         """Let the next runs be recorded, as the table is now."""
-        program, launches = self._program, self._rows_of(table)
         first = self._place + len(self._ahead)
         for place in range(first, min(self._place + N_AHEAD, self._n_places - 1)):
-            chosen = self._row[:0] if self._choice.is_masked else self._row
-            rows = np.empty(len(launches) + len(chosen), ROW)
-            rows[: len(launches)], rows[len(launches) :] = launches, chosen
-            exchange = Exchange(program.staging, program.compiled, {}, {}, (), ())
+            rows, exchange = self._rows_of(table), self._exchange()
             # The table keeps what the rows name.
             recorded = self._thread.submit(self._record, table, rows, exchange, place)
-            self._ahead.append(_Ahead(launches.tobytes(), exchange, recorded))
+            self._ahead.append(_Ahead(rows.tobytes(), exchange, recorded))
 
     def _rows_of(self, table: DispatchTable) -> Array:
-        return table.rows[self._launches.start : self._launches.stop]
+        """Those of a run, as the table is now."""
+        launches = table.rows[self._launches.start : self._launches.stop]
+        chosen = self._row[:0] if self._choice.is_masked else self._row
+        return np.concatenate([launches, chosen])
+
+    def _exchange(self) -> Exchange:
+        program = self._program
+        return Exchange(program.staging, program.compiled, {}, {}, (), ())
 
     def _record(
         self, table: DispatchTable, rows: Array, exchange: Exchange, place: int
@@ -188,8 +194,7 @@ class WebGpuDecoding:
             queue = program.device.device.queue
             queue.write_buffer(ours, self._mask_at, bits)
             queue.write_buffer(ours, KIND_AT, np.array([kind], np.uint32))
-            exchange = Exchange(program.staging, program.compiled, {}, {}, (), ())
-            encoder = program.encoder()
+            exchange, encoder = self._exchange(), program.encoder()
             record_rows(encoder, self._row)
             self._copy_choice(encoder, exchange, self._place)
             return program.submit(program.finished(encoder, exchange))

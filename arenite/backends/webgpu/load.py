@@ -22,12 +22,19 @@ from arenite.backends.webgpu.checked import run_checked
 from arenite.backends.webgpu.compile import shaders_of
 from arenite.backends.webgpu.decoding import WebGpuDecoding
 from arenite.backends.webgpu.device_memory import staging_nbytes
-from arenite.backends.webgpu.dispatch import Bound, dispatches_of, new_buffer, submit
+from arenite.backends.webgpu.dispatch import (
+    Bound,
+    Dispatch,
+    dispatches_of,
+    new_buffer,
+    submit,
+)
 from arenite.backends.webgpu.exchange import Exchange, StagingPool, Transfer
 from arenite.backends.webgpu.memory import Region, Regions, constants_of
 from arenite.backends.webgpu.order import LaunchOrder
 from arenite.backends.webgpu.recorder import record_rows
 from arenite.backends.webgpu.results import Pending
+from arenite.backends.webgpu.shader import Shader
 from arenite.backends.webgpu.table import DispatchTable
 from arenite.device import Buffer
 from arenite.device.registry import get
@@ -62,6 +69,14 @@ class Recorded(NamedTuple):
     commands: Any
 
 
+class SamplerLaunch(NamedTuple):
+    """The launch that chooses a token, and its memory."""
+
+    region: Region
+    sample: Dispatch
+    shader: Shader
+
+
 class WebGpuProgram(LoadedProgram):
     """One program on one device."""
 
@@ -88,7 +103,7 @@ class WebGpuProgram(LoadedProgram):
         device = get(self.compiled.options.device)
         assert isinstance(device, WebGpuAllocator)
         self.device = device
-        self._samplers: dict[int, Region] = {}
+        self._samplers: dict[int, SamplerLaunch] = {}
         self._regions: Regions | None = Regions(device, self.compiled, self._constants)
         nbytes = len(self.names) * WORD_NBYTES
         self.staging = StagingPool(device, staging_nbytes(self.compiled.values, len(self.names)))
@@ -231,15 +246,19 @@ class WebGpuProgram(LoadedProgram):
             self.pack(None)
             return WebGpuDecoding.begin(self, choice, tokens, numbers)
 
-    def sampler_region(self, nbytes: int) -> Region:
-        """Memory for choosing tokens, one for each set of states: a text that is made with the
-        states of another ends that one."""
+    def sampler(self, nbytes: int, shader: Shader, logits: int) -> SamplerLaunch:
+        """Memory for choosing tokens and the launch that chooses by a value of logits, one for each
+        set of states: a text that is made with the states of another ends that one."""
         known = self._samplers.get(self._state_set)
-        if known is None or known.buffer.nbytes < nbytes:
+        has_room = known is not None and known.region.buffer.nbytes >= nbytes
+        if known is None or not has_room or known.shader is not shader:
             slot = self.compiled.plan.slots.get("webgpu: sampler")
             planned = 0 if slot is None else slot.nbytes // self.n_state_sets
             buffer = Buffer.allocate(self.device, uint8, (max(planned, nbytes),))
-            known = self._samplers[self._state_set] = Region.of("sampler", buffer)
+            region = Region.of("sampler", buffer)
+            bound = Bound("sample", shader, [self.place(logits), (region, 0)], (), 1, 0)
+            [sample] = dispatches_of(self.device, [bound], None)
+            known = self._samplers[self._state_set] = SamplerLaunch(region, sample, shader)
         return known
 
     def submit(self, recorded: Recorded) -> Pending:

@@ -132,6 +132,8 @@ class DispatchTable:
 
     def _shader(self, row: int) -> Shader:
         one = self._launches[row]
+        if not one.shader.smaller:
+            return one.shader
         first = len(one.places)
         sizes: list[int] = self._words[row, first : first + one.shader.n_sizes].tolist()
         return one.shader.of_sizes(sizes)
