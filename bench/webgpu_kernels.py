@@ -109,7 +109,7 @@ class AttentionCase(NamedTuple):
 
 
 ATTENTIONS = (
-    *(AttentionCase(1, keys) for keys in (128, 1024, 8192)),
+    *(AttentionCase(1, keys) for keys in (128, 1024, 2048, 8192, 32768)),
     AttentionCase(1, 1024, "float32"),
     AttentionCase(512, 512),
     AttentionCase(512, 4096),

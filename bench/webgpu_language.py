@@ -248,7 +248,8 @@ def launches_of(model: LanguageModel) -> list[Dispatch]:
     assert isinstance(program, WebGpuProgram)
     table = program.bound_table({"tokens": 1, "keys": CONTEXT + 1})
     table.write()
-    groups = [(int(x), int(y)) for x, y in zip(table.rows["x"], table.rows["y"], strict=True)]
+    first_of = table.rows[:, 0]
+    groups = [(int(x), int(y)) for x, y in zip(first_of["x"], first_of["y"], strict=True)]
     firsts = sorted(run.start for run in table._runs)
     return [
         replace(one, groups=groups[first])

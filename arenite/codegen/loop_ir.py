@@ -277,6 +277,8 @@ class GroupKernel(LoopKernel):
     #: (size, most, kernel): other loops of the same arrays and sizes, for launches in which that
     #: size is no more than that; the first that fits is taken.
     smaller: tuple[tuple[str, int, GroupKernel], ...] = ()
+    #: Other loops of the same arrays, sizes and tiles, which run when all groups are done.
+    following: GroupKernel | None = None
 
     def is_thread_loop(self, loop: For) -> bool:
         """Whether each thread runs exactly one iteration, so that barriers may stand inside."""

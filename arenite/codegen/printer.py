@@ -38,6 +38,8 @@ def loop_text(kernel: ir.LoopKernel) -> str:
     if isinstance(kernel, ir.GroupKernel):
         is_checked = f"checked by the device, for {kernel.unproven}"
         text = f"// accesses: {is_checked if kernel.unproven else 'proven'}\n{text}"
+        if kernel.following is not None:
+            text += f"then\n{loop_text(kernel.following)}"
         for size, most, other in kernel.smaller:
             text += f"where {size} <= {most}, instead\n{loop_text(other)}"
     return text

@@ -194,37 +194,53 @@ def _narrowed(
     in_space = [var for dim in kernel.space for var in variables(dim)]
     in_nodes = [var for node in _nodes(kernel) for var in variables_of(node)]
     known = {var.symbol: var for var in (*in_space, *in_nodes)}
-    sizes = {name: bounds(var) for name, var in known.items()}
-    missing = [name for name in loops.sizes if name not in sizes]
+    missing = [name for name in loops.sizes if name not in known]
     if missing:
         raise NotCompiled(f"{kernel.name}: bounds of {', '.join(missing)} are not known here")
-    counts = _counts(kernel, built)
-    smaller = []
-    for size, most, other in loops.smaller:
-        low, high = sizes[size]
-        fewer = Var(known[size].name, low, min(most, high))
-        to_fewer: dict[Var, Dim] = {known[size]: fewer}
-        few_counts = {name: substitute(count, to_fewer) for name, count in counts.items()}
-        few_tiles = substitute(built.tiles, to_fewer)
-        fewer_known = {**known, size: fewer}
-        reason = unproven(other, few_counts, fewer_known, few_tiles)
-        if most_turns is not None:
-            refuse_long_loops(other, fewer_known, few_tiles, most_turns)
-        few = _with_indices(other, {**sizes, size: bounds(fewer)}, features)
-        smaller.append((size, most, replace(few, unproven=reason)))
-        check(smaller[-1][2])
-    narrow = _with_indices(loops, sizes, features)
-    reason = unproven(loops, counts, known, built.tiles)
-    if most_turns is not None:
-        refuse_long_loops(loops, known, built.tiles, most_turns)
-    narrow = replace(narrow, smaller=tuple(smaller), unproven=reason)
-    check(narrow)
+    narrow = _with_proofs(
+        loops, known, _counts(kernel, built), built.tiles, frozenset(features), most_turns
+    )
     # What has no WGSL is refused here, where it is known where it comes from.
     missing = sorted(lower(narrow).features - set(features))
     if missing:
         raise NotCompiled(
             f"{kernel.name} needs {' and '.join(missing)}, which this WebGPU device does not have"
         )
+    return narrow
+
+
+def _with_proofs(
+    loops: ir.GroupKernel,
+    known: Mapping[str, Var],
+    counts: Mapping[str, Dim],
+    tiles: Dim,
+    features: frozenset[str],
+    most_turns: int | None,
+) -> ir.GroupKernel:
+    """Loops, those for smaller sizes and those that follow: with narrow indices, checked, and with
+    what is not proven of their accesses."""
+    smaller = []
+    for size, most, other in loops.smaller:
+        low, high = bounds(known[size])
+        fewer = Var(known[size].name, low, min(most, high))
+        to_fewer: dict[Var, Dim] = {known[size]: fewer}
+        few_counts = {name: substitute(count, to_fewer) for name, count in counts.items()}
+        few_known, few_tiles = {**known, size: fewer}, substitute(tiles, to_fewer)
+        few = _with_proofs(other, few_known, few_counts, few_tiles, features, most_turns)
+        smaller.append((size, most, few))
+    following = loops.following
+    if following is not None:
+        following = _with_proofs(following, known, counts, tiles, features, most_turns)
+    if most_turns is not None:
+        refuse_long_loops(loops, known, tiles, most_turns)
+    sizes = {name: bounds(var) for name, var in known.items()}
+    narrow = replace(
+        _with_indices(loops, sizes, features),
+        smaller=tuple(smaller),
+        following=following,
+        unproven=unproven(loops, counts, known, tiles),
+    )
+    check(narrow)
     return narrow
 
 

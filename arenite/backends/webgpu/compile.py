@@ -52,7 +52,7 @@ def compiled(built: Mapping[int, Built], on_progress: OnCompiled | None = None) 
             "main",
             shaders.setdefault(shader, len(shaders)),
             kernel_text(loops),
-            ModuleText.of("\n".join([shader.text, *(one.text for _, _, one in shader.smaller)])),
+            ModuleText.of("\n".join(one.text for one in shader.every())),
             global_size=(one.tiles, 1, 1),
             local_size=(loops.threads, 1, 1),
         )

@@ -161,7 +161,7 @@ class WebGpuDecoding:
         """Those of a run, as the table is now."""
         launches = table.rows[self._launches.start : self._launches.stop]
         chosen = self._row[:0] if self._choice.is_masked else self._row
-        return np.concatenate([launches, chosen])
+        return np.concatenate([launches.reshape(-1), chosen])
 
     def _exchange(self) -> Exchange:
         program = self._program

@@ -33,12 +33,19 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """One launch, ready to be recorded."""
+    """One launch, ready to be recorded; `following` is the pipeline of what is dispatched behind
+    it, bound to the same."""
 
     name: str
     pipeline: Any
     bind_group: Any
     groups: tuple[int, int]
+    following: Any = None
+
+    @property
+    def pipelines(self) -> list[Any]:
+        """Those of its dispatches."""
+        return [one for one in (self.pipeline, self.following) if one is not None]
 
 
 def dispatches_of(
@@ -77,7 +84,7 @@ def bind(
             f"{device.limits.storage_bindings} at once"
         )
     _check_alignment(one)
-    [pipeline] = pipelines_of(device, [bound_shader(one)])
+    pipeline, *following = pipelines_of(device, bound_shaders(one))
     entries = [
         _entry(0, *parameters),
         *([_entry(1, errors)] if one.shader.requires else []),
@@ -86,14 +93,17 @@ def bind(
     group = device.device.create_bind_group(
         layout=pipeline.get_bind_group_layout(0), entries=entries
     )
-    return Dispatch(one.name, pipeline, group, _groups(device, one))
+    return Dispatch(one.name, pipeline, group, _groups(device, one), *following)
 
 
-def bound_shader(one: Bound) -> BoundShader:
-    """What the pipeline of a launch is made of."""
+def bound_shaders(one: Bound) -> list[BoundShader]:
+    """What the pipelines of a launch are made of: its own, and of what follows."""
     regions = _regions(one)
     bindings = tuple(regions.index(region) for region, _ in one.places)
-    return BoundShader(one.name, one.shader, bindings, tuple(one.read_only for one in regions))
+    read_only = tuple(region.read_only for region in regions)
+    following = one.shader.following
+    shaders = [one.shader] if following is None else [one.shader, following]
+    return [BoundShader(one.name, shader, bindings, read_only) for shader in shaders]
 
 
 def _regions(one: Bound) -> list[Region]:
@@ -137,11 +147,12 @@ def record(encoder: Any, dispatches: Sequence[Dispatch]) -> None:
         return
     compute, pipeline = encoder.begin_compute_pass(), None
     for dispatch in dispatches:
-        if dispatch.pipeline is not pipeline:
-            pipeline = dispatch.pipeline
-            compute.set_pipeline(pipeline)
-        compute.set_bind_group(0, dispatch.bind_group)
-        compute.dispatch_workgroups(*dispatch.groups)
+        for one in dispatch.pipelines:
+            if one is not pipeline:
+                pipeline = one
+                compute.set_pipeline(pipeline)
+            compute.set_bind_group(0, dispatch.bind_group)
+            compute.dispatch_workgroups(*dispatch.groups)
     compute.end()
 
 

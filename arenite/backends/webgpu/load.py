@@ -326,7 +326,7 @@ class WebGpuProgram(LoadedProgram):
         if isinstance(step, Transfer):
             exchange.record(encoder, step, self.place(step.there))
         elif times is not None or table.rows["x"][step.start : step.stop].any():
-            record_rows(encoder, table.rows[step.start : step.stop], times)
+            record_rows(encoder, table.rows[step.start : step.stop].reshape(-1), times)
 
     def run_alone(self, step: range | Transfer, table: DispatchTable, exchange: Exchange) -> None:
         """A step by itself, and wait for it."""

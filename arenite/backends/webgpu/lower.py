@@ -31,11 +31,18 @@ _PARAMETERS = "parameters"
 
 
 def lower(kernel: ir.GroupKernel) -> Shader:
-    """The text of a kernel, and of those that are taken instead where a size is small."""
+    """The text of a kernel, of those that are taken instead where a size is small, and of what
+    follows."""
     smaller = tuple(
         (kernel.sizes.index(size), most, lower(other)) for size, most, other in kernel.smaller
     )
-    return replace(_Lowering(Functions(), kernel).run(), smaller=smaller)
+    shader = replace(_Lowering(Functions(), kernel).run(), smaller=smaller)
+    if kernel.following is None:
+        return shader
+    following = lower(kernel.following)
+    # They are bound to the same.
+    requires = shader.requires or following.requires
+    return replace(shader, requires=requires, following=replace(following, requires=requires))
 
 
 class Functions:

@@ -12,7 +12,7 @@ bytes are seen as what they are; where an array begins is a parameter, counted i
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -31,7 +31,8 @@ class Shader:
     words are stored, `wide` those of which four words are read at once. `teams` are the numbers of
     lanes that are summed over; accesses of what `is_proven` are not checked by the device.
     `smaller` are (number of a size, most, shader): the first of which
-    the size is no more than that is taken instead."""
+    the size is no more than that is taken instead. `following` is dispatched behind it, bound to
+    the same and with as many groups."""
 
     name: str
     text: str
@@ -44,16 +45,26 @@ class Shader:
     teams: tuple[int, ...] = ()
     is_proven: bool = False
     smaller: tuple[tuple[int, int, Shader], ...] = ()
+    following: Shader | None = None
 
     def of_sizes(self, sizes: Sequence[int]) -> Shader:
         """The shader for a launch of these sizes."""
         fitting = (one for size, most, one in self.smaller if sizes[size] <= most)
-        return next(fitting, self)
+        smaller = next(fitting, None)
+        return self if smaller is None else smaller.of_sizes(sizes)
+
+    def every(self) -> Iterator[Shader]:
+        """It, those that may be taken instead, and those that follow."""
+        yield self
+        for other in (*(one for _, _, one in self.smaller), self.following):
+            if other is not None:
+                yield from other.every()
 
     def nameless(self) -> Shader:
         """The same for any kernel."""
         others = tuple((size, most, one.nameless()) for size, most, one in self.smaller)
-        return replace(self, name="kernel", smaller=others)
+        following = None if self.following is None else self.following.nameless()
+        return replace(self, name="kernel", smaller=others, following=following)
 
     @property
     def n_parameters(self) -> int:
@@ -76,7 +87,9 @@ class Shader:
         arrays = tuple((str(name), int(bits), str(role)) for name, bits, role in data["arrays"])
         names = {name: tuple(data[name]) for name in ("atomic", "wide", "teams")}
         smaller = tuple((n, most, cls.from_json(one)) for n, most, one in data["smaller"])
-        return cls(**{**data, "arrays": arrays, **names, "smaller": smaller})
+        following = None if data["following"] is None else cls.from_json(data["following"])
+        known = {"arrays": arrays, **names, "smaller": smaller, "following": following}
+        return cls(**{**data, **known})
 
     def module(self, bindings: Sequence[int], read_only: Sequence[bool], subgroup: int = 0) -> str:
         """The whole text, where array k lies in the region at `bindings[k]` (counted from 0), of

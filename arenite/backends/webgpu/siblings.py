@@ -38,6 +38,8 @@ def can_be_joined(shaders: Sequence[Shader], shared_nbytes: int) -> bool:
     """Whether these fit one shader, with so much memory for a group."""
     if not 1 < len(shaders) <= MAX_PARTS or len({one.threads for one in shaders}) > 1:
         return False
+    if any(one.following is not None for one in shaders):
+        return False
     mains = [_MAIN.search(one.text) for one in shaders]
     if None in mains or not all(_STRUCT.match(one.text) for one in shaders):
         return False

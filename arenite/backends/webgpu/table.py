@@ -19,7 +19,7 @@ from arenite.backends.webgpu.dispatch import (
     Bound,
     Dispatch,
     bind,
-    bound_shader,
+    bound_shaders,
     check_groups,
     new_buffer,
 )
@@ -37,12 +37,13 @@ class _Choice(NamedTuple):
 
     runs: list[range]  # rows of one dispatch each
     leaders: NDArray[np.int64]  # the first row of each row's dispatch
-    pipelines: NDArray[np.uint64]
+    pipelines: NDArray[np.uint64]  # of each launch, and of what follows it
     groups: NDArray[np.uint64]
 
 
 class DispatchTable:
-    """`rows[k]` is launch k; one without work has no groups."""
+    """`rows[k]` is launch k: a dispatch, and one that follows it; one without work has no groups,
+    as the second where nothing follows."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class DispatchTable:
         self._leaders = np.arange(len(launches))
         self._choices: dict[tuple[int, ...], _Choice] = {}
         self.is_joined = True
-        self.rows = np.zeros(len(launches), ROW)
+        self.rows = np.zeros((len(launches), 2), ROW)
 
     @property
     def dispatches(self) -> list[Dispatch]:
@@ -100,7 +101,7 @@ class DispatchTable:
         if key not in self._choices:
             self._choices[key] = self._choice(shaders)
         self._runs, self._leaders, pipelines, groups = self._choices[key]
-        self.rows["pipeline"], self.rows["group"] = pipelines, groups
+        self.rows["pipeline"], self.rows["group"] = pipelines, groups[:, None]
 
     def _choice(self, shaders: Sequence[Shader]) -> _Choice:
         runs: list[range] = []
@@ -110,12 +111,14 @@ class DispatchTable:
         runs += [range(row, row + 1) for row in range(len(shaders)) if row not in covered]
         shaders_of = {run: tuple(shaders[row] for row in run) for run in runs}
         new = [one for one in shaders_of.items() if _key(*one) not in self._bound]
-        pipelines_of(self._device, [bound_shader(self._joined(*one)) for one in new])
-        pipelines, groups = np.zeros((2, len(shaders)), np.uint64)
-        leaders = np.arange(len(shaders))
+        made = (bound_shaders(self._joined(*one)) for one in new)
+        pipelines_of(self._device, [one for some in made for one in some])
+        pipelines = np.zeros(self.rows.shape, np.uint64)
+        groups, leaders = np.zeros(len(shaders), np.uint64), np.arange(len(shaders))
         for run, own in shaders_of.items():
             chosen = self._dispatch(run, own)
-            pipelines[run.start] = handle(chosen.pipeline)
+            for k, pipeline in enumerate(chosen.pipelines):
+                pipelines[run.start, k] = handle(pipeline)
             groups[run.start] = handle(chosen.bind_group)
             leaders[run.start : run.stop] = run.start
         return _Choice(runs, leaders, pipelines, groups)
@@ -202,7 +205,7 @@ class DispatchTable:
         written: set[str] = set()
         used: set[str] = set()
         count = 0
-        for k in np.flatnonzero(self.rows["x"]):
+        for k in np.nonzero(self.rows["x"])[0]:
             regions = [
                 region
                 for row in np.flatnonzero(self._leaders == k)
@@ -231,8 +234,9 @@ class DispatchTable:
         """Groups of each dispatch, along two axes, since one has a limit."""
         tiles = np.zeros(len(self.rows), np.int64)
         np.add.at(tiles, self._leaders, self._tiles)
-        self.rows["x"] = np.minimum(tiles, self._most)
-        self.rows["y"] = np.where(tiles > self._most, -(-tiles // self._most), 1)
+        x = np.minimum(tiles, self._most)
+        self.rows["x"] = np.where(self.rows["pipeline"] != 0, x[:, None], 0)
+        self.rows["y"] = np.where(tiles > self._most, -(-tiles // self._most), 1)[:, None]
 
     def resize(self, sizes: Mapping[str, int]) -> None:
         """Bind these sizes: rows are for these, and parameters once they are written."""

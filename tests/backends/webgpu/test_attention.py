@@ -7,13 +7,14 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from arenite.backends.webgpu.attention import LONG
 from arenite.dtype import BY_NAME
 from arenite.ir import Node, Var, graph_input, reference
 from arenite.ir.compose.basic import flip, permute, slice_axis
 from arenite.ir.compose.neural import attention
 from arenite.ir.dim import Dim, bounds
 from arenite.ir.graph import Graph
-from tests.backends.webgpu.runner import Array, executable, webgpu
+from tests.backends.webgpu.runner import Array, executable, loaded, webgpu
 
 F32 = BY_NAME["float32"]
 #: Values are about 1 and weights sum up to 1.
@@ -40,6 +41,15 @@ CASES = (
     Case(2, 2, 3, 2, 4),  # the first query sees nothing
     Case(1, 1, 5, 9, 256, "float16", window=1),
     Case(2, 1, 5, 70, 256),  # two teams
+)
+#: Keys in parts, of which those that no query sees are none.
+LONG_CASES = (
+    Case(8, 2, 1, 2000, 64, "float16"),
+    Case(6, 1, 3, LONG + 1, 32),
+    Case(7, 1, 2, 1900, 8),
+    Case(16, 2, 4, 2300, 64, "float16", window=300),
+    Case(2, 2, 1, 1800, 128, "bfloat16", causal=False),
+    Case(4, 4, 2, 1850, 80),
 )
 
 
@@ -70,7 +80,7 @@ def judged(node: Node, arrays: list[Array], found: Array) -> None:
     assert np.abs(found - wanted).max() <= BOUND
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [*CASES, *LONG_CASES], ids=str)
 def test_attention_of_rows_as_models_have_them(case: Case) -> None:
     webgpu()
     given, node = turned(case, case.queries, case.keys)
@@ -92,6 +102,43 @@ def test_queries_and_keys_of_open_numbers() -> None:
             sizes = ((queries, 4, 64), (keys, 2, 64), (keys, 2, 64))
             arrays = [numbers(one, *size) for one, size in zip(given, sizes, strict=True)]
             judged(node, arrays, program(*arrays)[0])
+
+
+def test_many_keys_are_seen_in_parts_where_there_are_many() -> None:
+    """One kernel and one launch, whose parts are joined by a dispatch of their own."""
+    webgpu()
+    case = Case(4, 2, 0, 0, 64, "float16")
+    given, node = turned(case, Var("n", 1, 40), Var("s", 1, 3000))
+    with executable([node]) as program:
+        counts = []
+        for queries, keys in ((1, 3000), (4, LONG + 1), (3, LONG), (5, 1900), (1, 1), (2, 2999)):
+            sizes = ((queries, 4, 64), (keys, 2, 64), (keys, 2, 64))
+            arrays = [numbers(one, *size) for one, size in zip(given, sizes, strict=True)]
+            judged(node, arrays, program(*arrays)[0])
+            table = loaded(program).bound_table({"n": queries, "s": keys})
+            counts.append(table.n_dispatches)
+            program.run_checked(*arrays)
+        assert counts == [2, 2, 1, 1, 1, 2]
+        [kernel] = (one for one in program.kernels if "attention" in one.entry_point)
+        assert "then" in kernel.code
+        assert "checked by the device" not in kernel.code
+
+
+@pytest.mark.parametrize("kind", ["key", "value"])
+def test_what_is_infinite_among_many_keys_counts_for_itself_alone(kind: str) -> None:
+    webgpu()
+    given, node = turned(Case(2, 1, 1, 1900, 8), 1, 1900)
+    arrays = [np.abs(numbers(one)) for one in given]
+    if kind == "key":
+        arrays[1][300:600, 0, 2] = -np.inf  # a whole part has no weight
+    else:
+        arrays[2][1899, 0, 3] = np.inf
+    with executable([node]) as program:
+        found = program(*arrays)[0]
+    with np.errstate(invalid="ignore"):
+        [wanted] = reference.evaluate(Graph.of([node]), arrays)
+    np.testing.assert_array_equal(np.isinf(found), np.isinf(wanted))
+    np.testing.assert_allclose(found, wanted, atol=BOUND)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
