@@ -102,8 +102,8 @@ def test_a_text_takes_what_is_planned_for_it(
             for text in texts:
                 next(text, None)
         sampler = model.plan.slots["webgpu: sampler"].nbytes
-        regions = loaded(model.executable)._samplers.values()
-        assert sum(one.buffer.nbytes for one in regions) == sampler
+        launches = loaded(model.executable)._samplers.values()
+        assert sum(one.region.buffer.nbytes for one in launches) == sampler
         check(buffers, model.plan)
 
 

@@ -183,7 +183,7 @@ def test_a_result_that_nobody_overwrites_does_not_end_a_pass(
     passes: list[int] = []
 
     def counted(encoder: Any, rows: Array, times: Any = None) -> None:
-        passes.append(len(rows))
+        passes.append(int(np.count_nonzero(rows["x"])))
         record_rows(encoder, rows, times)
 
     a = data(40, 40)
