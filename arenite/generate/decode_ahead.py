@@ -42,7 +42,8 @@ class DecodeAhead:
         `end` of them. `n_tokens` are chosen from; where that `is_masked` by a grammar, which of
         them may come is known when the token before is, and one run is begun ahead of it."""
         self._model, self._session, self._sampler = model, session, sampler
-        self._position, self._end = len(tokens) - 1, end
+        self._position = self._first = len(tokens) - 1
+        self._end = end
         self._depth = 1 if is_masked else DEPTH
         choice = sampler.choice(n_tokens)._replace(is_masked=is_masked)
         numbers = sampler.numbers(end - self._position)
@@ -63,7 +64,9 @@ class DecodeAhead:
             is_ours = slot is self._slot and slot.n_advances == self._n_advances
             if not is_ours or len(slot.tokens) != n_fed or n_fed >= self._end:
                 return None
-            while decoding.n_pending < self._depth and self._position < self._end:
+            # The first token need not wait until all are under way.
+            depth = min(self._depth, n_fed - self._first + 2)
+            while decoding.n_pending < depth and self._position < self._end:
                 arguments = model.settings.arguments([0], self._position)
                 model.executable.start_decoding(decoding, *arguments)
                 self._position += 1
