@@ -28,9 +28,11 @@ from arenite.backends.webgpu.recorder import record_rows
 from arenite.backends.webgpu.results import Output, Pending
 from arenite.backends.webgpu.sampling import (
     CANDIDATES,
+    CHOICE_AT,
     DRAWN,
     KIND_AT,
     ROOM,
+    TOKEN_AT,
     UNDECIDED,
     contents,
     mask_words,
@@ -54,10 +56,11 @@ THREADS = 1024
 N_AHEAD = 2
 
 
-class _Ahead(NamedTuple):
-    """A run that a thread records, of rows of these bytes."""
+class Ahead(NamedTuple):
+    """A run that a thread records. It serves any text at any place, as long as its key is the
+    same: tokens come and go by the sampler's memory."""
 
-    launches: bytes
+    key: bytes
     exchange: Exchange
     recorded: Future[Recorded]
 
@@ -75,15 +78,14 @@ class WebGpuDecoding:
     ) -> None:
         """`ends` are the copy of the token, which comes from here, and that of the logits, which
         stay where they are."""
-        self._program, self._place = program, len(tokens) - 1
+        self._program = program
         self._token, logits = ends
         [self._launches] = [step for step in program.order.steps if isinstance(step, range)]
         self._pending: deque[Pending] = deque()
         self._thread = ThreadPoolExecutor(1, "arenite record")
-        self._ahead: deque[_Ahead] = deque()
+        self._ahead = program.ahead
         self._choice = choice
-        self._n_places = len(tokens) + len(numbers)
-        memory, self._log_at, self._chosen_at = contents(choice, tokens, numbers, self._n_places)
+        memory = contents(choice, tokens, numbers, len(tokens) + len(numbers))
         self._mask_at = memory.nbytes - mask_words(choice.n_tokens) * WORD_NBYTES
         self._sampler = program.sampler(memory.nbytes, shader(_threads(program)), logits.there)
         self._region, sample = self._sampler.region, self._sampler.sample
@@ -134,28 +136,26 @@ class WebGpuDecoding:
                     exchange.record(None, step, program.place(step.there))
             table.write()
             self._pending.append(program.submit(commands))
-            self._place += 1
             self._record_ahead(table)
 
     def _next(self, table: DispatchTable) -> tuple[Exchange, Recorded]:
         """The run that is next: recorded ahead, or now where none is, as in the beginning."""
         rows = self._rows_of(table)
-        if self._ahead and self._ahead[0].launches != rows.tobytes():
+        if self._ahead and self._ahead[0].key != self._key(rows):
             self._ahead.clear()
         if self._ahead:
             _, exchange, recorded = self._ahead.popleft()
             return exchange, recorded.result()
         exchange = self._exchange()
-        return exchange, self._record(table, rows, exchange, self._place)
+        return exchange, self._record(table, rows, exchange)
 
     def _record_ahead(self, table: DispatchTable) -> None:
         """Let the next runs be recorded, as the table is now."""
-        first = self._place + len(self._ahead)
-        for place in range(first, min(self._place + N_AHEAD, self._n_places - 1)):
+        while len(self._ahead) < N_AHEAD:
             rows, exchange = self._rows_of(table), self._exchange()
             # The table keeps what the rows name.
-            recorded = self._thread.submit(self._record, table, rows, exchange, place)
-            self._ahead.append(_Ahead(rows.tobytes(), exchange, recorded))
+            recorded = self._thread.submit(self._record, table, rows, exchange)
+            self._ahead.append(Ahead(self._key(rows), exchange, recorded))
 
     def _rows_of(self, table: DispatchTable) -> Array:
         """Those of a run, as the table is now."""
@@ -163,28 +163,29 @@ class WebGpuDecoding:
         chosen = self._row[:0] if self._choice.is_masked else self._row
         return np.concatenate([launches.reshape(-1), chosen])
 
+    def _key(self, rows: Array) -> bytes:
+        """All that a recorded run depends on."""
+        return rows.tobytes() + self._row.tobytes()
+
     def _exchange(self) -> Exchange:
         program = self._program
         return Exchange(program.staging, program.compiled, {}, {}, (), ())
 
-    def _record(
-        self, table: DispatchTable, rows: Array, exchange: Exchange, place: int
-    ) -> Recorded:
+    def _record(self, table: DispatchTable, rows: Array, exchange: Exchange) -> Recorded:
         program, ours = self._program, self._region.gpu
         encoder = program.encoder()
         there, at = program.place(self._token.there)
-        from_ = (self._log_at + place) * WORD_NBYTES
-        encoder.copy_buffer_to_buffer(ours, from_, there.gpu, at * WORD_NBYTES, WORD_NBYTES)
+        encoder.copy_buffer_to_buffer(ours, TOKEN_AT, there.gpu, at * WORD_NBYTES, WORD_NBYTES)
         record_rows(encoder, rows)
         if not self._choice.is_masked:
-            self._copy_choice(encoder, exchange, place + 1)
+            self._copy_choice(encoder, exchange)
         return program.finished(encoder, exchange)
 
-    def _copy_choice(self, encoder: Any, exchange: Exchange, place: int) -> None:
-        """Take along what is chosen for a place of the text."""
-        from_, to = (self._chosen_at + place) * WORD_NBYTES, exchange.token_at
-        encoder.copy_buffer_to_buffer(self._region.gpu, from_, exchange.staging, to, WORD_NBYTES)
-        exchange.outputs.append(Output((), np.dtype(np.uint32), exchange.token_at))
+    def _copy_choice(self, encoder: Any, exchange: Exchange) -> None:
+        """Take along what is chosen."""
+        ours, to = self._region.gpu, exchange.token_at
+        encoder.copy_buffer_to_buffer(ours, CHOICE_AT, exchange.staging, to, WORD_NBYTES)
+        exchange.outputs.append(Output((), np.dtype(np.uint32), to))
 
     def _choose(self, allowed: NDArray[np.bool_]) -> Pending:
         """Begin to choose among these, behind the one run that has begun."""
@@ -196,7 +197,7 @@ class WebGpuDecoding:
             queue.write_buffer(ours, KIND_AT, np.array([kind], np.uint32))
             exchange, encoder = self._exchange(), program.encoder()
             record_rows(encoder, self._row)
-            self._copy_choice(encoder, exchange, self._place)
+            self._copy_choice(encoder, exchange)
             return program.submit(program.finished(encoder, exchange))
 
     def result(self, allowed: NDArray[np.bool_] | None = None) -> ChosenToken | None:

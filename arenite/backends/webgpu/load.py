@@ -9,6 +9,7 @@ WebGPU runs dispatches that touch one buffer in the order of the queue, so nothi
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from arenite.backends.webgpu import submission, timestamps
 from arenite.backends.webgpu.checked import run_checked
 from arenite.backends.webgpu.compile import shaders_of
-from arenite.backends.webgpu.decoding import WebGpuDecoding
+from arenite.backends.webgpu.decoding import Ahead, WebGpuDecoding
 from arenite.backends.webgpu.device_memory import staging_nbytes
 from arenite.backends.webgpu.dispatch import (
     Bound,
@@ -93,6 +94,7 @@ class WebGpuProgram(LoadedProgram):
         self.places = self._placed()
         self._table: DispatchTable | None = None
         self._recorded: dict[tuple[int, ...], Recorded] = {}  # ahead, by state set and sizes
+        self._ahead: dict[int, deque[Ahead]] = {}  # of texts whose tokens are chosen here
         self._last: dict[str, int] = {}
         self._expected: dict[str, int] | None = None
         self._is_cancelled = False
@@ -246,6 +248,12 @@ class WebGpuProgram(LoadedProgram):
             self.pack(None)
             return WebGpuDecoding.begin(self, choice, tokens, numbers)
 
+    @property
+    def ahead(self) -> deque[Ahead]:
+        """Runs that were recorded for texts with the set of states in use: one that ends leaves
+        some to the next."""
+        return self._ahead.setdefault(self._state_set, deque())
+
     def sampler(self, nbytes: int, shader: Shader, logits: int) -> SamplerLaunch:
         """Memory for choosing tokens and the launch that chooses by a value of logits, one for each
         set of states: a text that is made with the states of another ends that one."""
@@ -380,6 +388,7 @@ class WebGpuProgram(LoadedProgram):
         self.failure = None
         self._table = None
         self._recorded.clear()
+        self._ahead.clear()
         if self.device.is_lost:
             self.load_ns = None
             self._open()
@@ -387,6 +396,7 @@ class WebGpuProgram(LoadedProgram):
     def close(self) -> None:
         self._table = None
         self._recorded.clear()
+        self._ahead.clear()
         self._samplers.clear()
         self._regions = None
 

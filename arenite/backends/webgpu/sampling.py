@@ -35,8 +35,10 @@ DRAWN, UNDECIDED = 1 << 30, 1 << 31
 _GREEDY, _FILTERED, _PLAIN = range(3)
 #: Words of the memory before the random numbers.
 _HEADER = (
-    *("drawn", "next"),  # numbers that were used, and the place of the next token: the device's
-    *("tokens", "kind", "top_k", "window", "log", "chosen", "bias", "counts", "allowed"),
+    # The device's: numbers that were used, the place of the next token, the last one, and what was
+    # chosen last with what is said of it.
+    *("drawn", "next", "token", "choice"),
+    *("tokens", "kind", "top_k", "window", "log", "bias", "counts", "allowed"),
     *("temperature", "top_p", "min_p", "repetition", "presence", "frequency"),
 )
 NUMBERS_AT = 32
@@ -145,7 +147,8 @@ fn choose(token: u32, note: u32) {
   let next = header[NEXT];
   memory_put(NEXT, next + 1u);
   memory_put(header[LOG] + next, token);
-  memory_put(header[CHOSEN] + next, token | note);
+  memory_put(TOKEN, token);
+  memory_put(CHOICE, token | note);
   if (counts_at != 0u) {
     memory_put(counts_at + token, memory_word(counts_at + token) + 1u);
     let window = header[WINDOW];
@@ -360,30 +363,29 @@ def shader(threads: int) -> Shader:
 
 def sampler_nbytes(n_tokens: int, n_places: int) -> int:
     """Of the memory of `contents` at the most, for texts of so many places and one more."""
-    random, log_and_chosen, bias_and_counts = n_places + 1, 2 * (n_places + 1), 2 * n_tokens
-    return 4 * (NUMBERS_AT + random + log_and_chosen + bias_and_counts + mask_words(n_tokens))
+    random, log, bias_and_counts = n_places + 1, n_places + 1, 2 * n_tokens
+    return 4 * (NUMBERS_AT + random + log + bias_and_counts + mask_words(n_tokens))
 
 
 def contents(
     choice: TokenChoice, tokens: Sequence[int], numbers: NDArray[np.float64], n_places: int
-) -> tuple[NDArray[np.uint32], int, int]:
-    """The memory at the beginning, after `tokens`; where in it the text begins, and the tokens that
-    are chosen with what is said of them. A text has `n_places`, of which the first are known."""
+) -> NDArray[np.uint32]:
+    """The memory at the beginning, after `tokens`. A text has `n_places`, of which the first are
+    known."""
     n = choice.n_tokens
     log = NUMBERS_AT + len(numbers)
-    chosen = log + n_places
-    bias = chosen + n_places
+    bias = log + n_places
     counts = bias + n * bool(choice.bias)
     allowed = counts + n * bool(choice.penalty_window)
     memory = np.zeros(allowed + mask_words(n) * choice.is_masked, np.uint32)
     header = {
         "next": len(tokens),
+        "token": tokens[-1],
         "tokens": n,
         "kind": _kind(choice),
         "top_k": choice.top_k,
         "window": min(choice.penalty_window, n_places) if choice.penalty_window >= 0 else n_places,
         "log": log,
-        "chosen": chosen,
         "bias": bias if choice.bias else 0,
         "counts": counts if choice.penalty_window else 0,
         "allowed": allowed if choice.is_masked else 0,
@@ -408,7 +410,7 @@ def contents(
     if choice.penalty_window:
         recent = tokens if choice.penalty_window < 0 else tokens[-choice.penalty_window :]
         np.add.at(memory, counts + np.array([t for t in recent if t < n], np.intp), 1)
-    return memory, log, chosen
+    return memory
 
 
 def _kind(choice: TokenChoice) -> int:
@@ -420,8 +422,9 @@ def mask_words(n_tokens: int) -> int:
     return -(-n_tokens // 32)
 
 
-#: The byte of the memory at which `masked` says what kind of choice is made.
-KIND_AT = 4 * _HEADER.index("kind")
+#: Bytes of the memory: where `masked` says what kind of choice is made, and where the last token is
+#: found, and the last choice.
+KIND_AT, TOKEN_AT, CHOICE_AT = (4 * _HEADER.index(name) for name in ("kind", "token", "choice"))
 
 
 def masked(choice: TokenChoice, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.uint32], int]:

@@ -117,7 +117,7 @@ def test_a_run_that_was_recorded_with_other_rows_is_recorded_again(
     record = decoding.WebGpuDecoding._record
 
     def of_other_rows(own: Any, *given: Any) -> None:
-        own._ahead = deque(one._replace(launches=b"") for one in own._ahead)
+        own._ahead = deque(one._replace(key=b"") for one in own._ahead)
         submit(own, *given)
 
     def counted(own: Any, *given: Any) -> Any:
@@ -129,6 +129,30 @@ def test_a_run_that_was_recorded_with_other_rows_is_recorded_again(
     monkeypatch.setattr(decoding.WebGpuDecoding, "_record", counted)
     assert told(model, **options)[2] == wanted
     assert n_recorded > 2 * options["max_tokens"]
+
+
+def test_a_text_begins_with_runs_that_were_recorded_for_the_one_before(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = [told(model, **HOT, max_tokens=n)[2] for n in (9, 4)]
+    events: list[str] = []
+    program = loaded(model.executable)
+    assert [one.recorded.result() for one in program.ahead]
+    record, submit = decoding.WebGpuDecoding._record, program.submit
+
+    def recorded(own: Any, *given: Any) -> Any:
+        events.append("record")
+        return record(own, *given)
+
+    def submitted(commands: Any) -> Any:
+        events.append("submit")
+        return submit(commands)
+
+    monkeypatch.setattr(decoding.WebGpuDecoding, "_record", recorded)
+    monkeypatch.setattr(program, "submit", submitted)
+    assert told(model, **HOT, max_tokens=4)[2] == wanted[1]
+    assert events[:2] == ["submit", "submit"]  # the prompt, and the first run behind it
+    assert told(model, **HOT, max_tokens=9)[2] == wanted[0]
 
 
 def test_texts_that_are_made_in_turns_are_those_made_alone(model: LanguageModel) -> None:

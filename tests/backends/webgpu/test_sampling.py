@@ -53,10 +53,9 @@ class OnDevice:
         self.gpu = webgpu()
         self.choice = choice = sampler.choice(n_tokens)._replace(is_masked=is_masked)
         numbers = sampler.numbers(N_STEPS)
-        memory, _, chosen = sampling.contents(choice, tokens, numbers, len(tokens) + N_STEPS)
+        memory = sampling.contents(choice, tokens, numbers, len(tokens) + N_STEPS)
         self.memory = Buffer.allocate(self.gpu, uint8, (memory.nbytes,))
         self.memory.copyin(memory.view(np.uint8))
-        self.next = 4 * (chosen + len(tokens))
 
     def allow(self, allowed: NDArray[np.bool_]) -> None:
         """Of what is chosen next."""
@@ -71,8 +70,7 @@ class OnDevice:
         places = [(Region.of("logits", row), 0), (Region.of("sampler", self.memory), 0)]
         bound = Bound("sample", sampling.shader(threads), places, (), 1, 0)
         submit(self.gpu, dispatches_of(self.gpu, [bound], None))
-        word = self.memory.view(self.next, 4).copyout()
-        self.next += 4
+        word = self.memory.view(sampling.CHOICE_AT, 4).copyout()
         return int.from_bytes(word, "little")
 
 
