@@ -267,6 +267,7 @@ class WebGpuProgram(LoadedProgram):
             bound = Bound("sample", shader, [self.place(logits), (region, 0)], (), 1, 0)
             [sample] = dispatches_of(self.device, [bound], None)
             known = self._samplers[self._state_set] = SamplerLaunch(region, sample, shader)
+            self.ahead.clear()  # which is bound to another
         return known
 
     def submit(self, recorded: Recorded) -> Pending:
