@@ -131,7 +131,7 @@ class _Builder:
 
     def parts(self) -> Parts | None:
         """How keys are cut in parts; None where there are never many, or where that is not known
-        ahead."""
+        ahead, and where heads are many."""
         fewest, most = bounds(self.n_keys)
         is_known = isinstance(self.n_keys, Var) or fewest > LONG
         if most <= LONG or not is_known or not isinstance(self.heads, int):
@@ -139,7 +139,10 @@ class _Builder:
         n_heads = 1
         if isinstance(self.ratio, int) and self.q.head_step is not None:
             n_heads = max(n for n in range(1, PART_HEADS + 1) if self.ratio % n == 0)
-        count = max(2, min(MOST_PARTS, MANY_GROUPS * n_heads // self.heads))
+        n_groups = bounds(product([*self.batch, self.heads // n_heads]))[1]
+        count = min(MOST_PARTS, MANY_GROUPS // max(n_groups, 1))
+        if count < 2:
+            return None  # there are groups enough
         return Parts(
             count,
             tuple(self.outer[:-1]),
