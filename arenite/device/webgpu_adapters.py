@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import MethodType
@@ -64,6 +65,10 @@ def _few_types() -> Iterator[None]:
     """Have cffi name those types to its parser that a declaration uses, while wgpu is imported and
     for all that wgpu declares later. Else it names all of wgpu's nine hundred whenever a type is
     met for the first time: 15 ms for each of fifty, until the first token."""
+    known = sys.modules.get("wgpu.backends.wgpu_native")
+    if known is not None and not hasattr(known.ffi, "_parser"):
+        yield  # its types are in tables, and nothing is parsed
+        return
     from cffi.cparser import Parser  # type: ignore[import-untyped]
 
     def parse_with_few(self: Any, text: str) -> Any:

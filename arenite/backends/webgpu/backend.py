@@ -28,8 +28,10 @@ class WebGpuBackend(Backend):
     def identity(self, device: str) -> tuple[str, ...]:
         """The adapter, its driver, its limits. Where there is none, programs can be planned and
         compiled, and are nobody else's."""
+        from arenite.backends.webgpu.declarations import import_wgpu
         from arenite.device.webgpu import open_device
 
+        import_wgpu()
         try:
             return ("wgsl", *open_device(device).identity)
         except DeviceUnavailable:
