@@ -126,8 +126,7 @@ class _Builder:
         assert step is not None
         assert run is not None
         base = substitute(place, {line: 0, _DEEP: 0})
-        known = head_step if isinstance(head_step, int) else None
-        return Lines(self.names[node], node.dtype, base, step, run, known)
+        return Lines(self.names[node], node.dtype, base, step, run, head_step)
 
     def parts(self) -> Parts | None:
         """How keys are cut in parts; None where there are never many, or where that is not known
@@ -203,6 +202,8 @@ class _Builder:
                 begin = ir.Binary("max", seen - (text.window - 1), begin)
             lets.append(ir.Let("offset", index_expr(offset)))
         lets += [ir.Let("begin", begin), ir.Let("end", end)]
+        if cut.heads > 1:
+            lets.append(ir.Let("q_head_step", index_expr(self.q.head_step or 0)))
         given = {one.array for one in (self.q, self.k, self.v)}
         wide = {one.array for one in (self.q, self.k, self.v) if one.is_in_fours}
         body = ir.Foreign(

@@ -46,14 +46,14 @@ class Cut:
 @dataclass(frozen=True, slots=True)
 class Lines:
     """Element (line, deep) of an operand is at `base` + line * `step` + deep * `run` of an array;
-    in the next head at `head_step` more, where that is known."""
+    in the next head at `head_step` more, where heads are so far apart."""
 
     array: str
     dtype: DType
     base: Dim
     step: Dim
     run: Dim
-    head_step: int | None
+    head_step: Dim | None
 
     @property
     def is_in_fours(self) -> bool:
@@ -111,7 +111,8 @@ class AttentionText:
     def names(self) -> tuple[str, ...]:
         """What it asks for."""
         used = "first_query n_queries n_keys begin end q_at k_at v_at q_step k_step v_step".split()
-        return (*used, "offset") if self.causal else tuple(used)
+        more = {"offset": self.causal, "q_head_step": self.cut.heads > 1}
+        return (*used, *(name for name, is_used in more.items() if is_used))
 
     @property
     def _last(self) -> str:
@@ -139,8 +140,8 @@ class AttentionText:
         for i in queries:
             row, head = i % self.cut.rows, i // self.cut.rows
             query = f"min(u32($first_query) + {row}u, u32($n_queries) - 1u)"
-            behind = _word(head * (self.q.head_step or 0))
-            lines.append(f"let query{i} = u32($q_at) + {query} * u32($q_step) + {behind};")
+            behind = f" + {head}u * u32($q_head_step)" if head else ""
+            lines.append(f"let query{i} = u32($q_at) + {query} * u32($q_step){behind};")
             for f in range(fours):
                 value = self._numbers(self.q, f"(query{i} + (deep + {4 * f}u){self._run(self.q)})")
                 lines.append(f"let q{i}_{f} = select(vec4f(), {value} * {scale!r}, is_whole);")

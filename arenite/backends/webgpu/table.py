@@ -77,7 +77,8 @@ class DispatchTable:
         self._choosing = {
             var.name
             for row, one in enumerate(launches)
-            for size, _, _ in one.shader.smaller
+            for shader in one.shader.every()
+            for size, _, _ in shader.smaller
             for var in variables(sizes[row][size])
         }
         self._sets = sets
