@@ -1,10 +1,10 @@
 """Language models on a GPU: whether they are right, and what a token takes.
 
-    python -m bench.webgpu_language [--seconds 170] [word ...]
+    python -m bench.webgpu_language [--seconds 170] [--context 1024] [word ...]
 
 First a small model of each type of weights beside the CPU. Then models of the shapes of Llama 3.2
 1B and SmolLM2-135M, with random weights, made on the spot in a folder that is removed again; those
-with one of the words in their name. For each: tokens a second at a context of 1024, wall clock,
+with one of the words in their name. For each: tokens a second at such a context, wall clock,
 chosen by the device and by the host, and the host's part of that; a prompt of 512 in TFLOP/s;
 dispatches and barriers a token; the bytes of products over their time by the device's clock, each
 in a pass of its own and each kind in one, and a token's; how long a new process takes to its first
@@ -62,7 +62,6 @@ CASES = (
     *("1b F16", "smollm2 Q4_1", "1b Q4_0", "1b Q8_0", "1b Q4_K", "1b Q4_1"),
     *("smollm2 F16", "smollm2 Q8_0", "smollm2 Q4_0"),
 )
-CONTEXT = 1024
 PROMPT = 512
 ROUNDS = 15
 #: Tokens a round.
@@ -150,22 +149,22 @@ def weights_nbytes(path: Path) -> int:
     return sum(int(one.n_bytes) for one in gguf.GGUFReader(path).tensors)
 
 
-def warm(model: LanguageModel) -> None:
+def warm(model: LanguageModel, context: int) -> None:
     session = model.session()
-    logits = session.feed([7] * CONTEXT)
+    logits = session.feed([7] * context)
     end = time.perf_counter() + WARM_SECONDS
     while time.perf_counter() < end:
-        session.rewind(CONTEXT)
+        session.rewind(context)
         logits = session.feed([int(np.argmax(logits))])
 
 
-def decode_by_host(model: LanguageModel) -> float:
+def decode_by_host(model: LanguageModel, context: int) -> float:
     """Seconds a token that the host chooses, one run at a time: the median of rounds."""
     session = model.session()
-    logits = session.feed([7] * CONTEXT)
+    logits = session.feed([7] * context)
     rounds = []
     for _ in range(ROUNDS):
-        session.rewind(CONTEXT)
+        session.rewind(context)
         began = time.perf_counter()
         for _ in range(N_DECODED):
             logits = session.feed([int(np.argmax(logits))])
@@ -173,7 +172,7 @@ def decode_by_host(model: LanguageModel) -> float:
     return statistics.median(rounds)
 
 
-def decode(model: LanguageModel, options: dict[str, Any]) -> tuple[float, float]:
+def decode(model: LanguageModel, options: dict[str, Any], context: int) -> tuple[float, float]:
     """Seconds a token that the device chooses, and of these the host's until the device has a run:
     medians of rounds. What a text takes to begin and to end is in it."""
     hosts: list[float] = []
@@ -186,15 +185,15 @@ def decode(model: LanguageModel, options: dict[str, Any]) -> tuple[float, float]
 
     vars(model.executable)["start_decoding"] = timed
     session = model.session()
-    session.feed([7] * CONTEXT)
+    session.feed([7] * context)
     rounds = []
     for _ in range(ROUNDS):
-        session.rewind(CONTEXT)
-        tokens = [7] * (CONTEXT + 1)
+        session.rewind(context)
+        tokens = [7] * (context + 1)
         sampler = Sampler(Sampling(**options))
         n_tokens = model.file.description.n_tokens
         began = time.perf_counter()
-        ahead = session.ahead(sampler, n_tokens, tokens, CONTEXT + 1 + N_DECODED)
+        ahead = session.ahead(sampler, n_tokens, tokens, context + 1 + N_DECODED)
         assert ahead is not None
         for _ in range(N_DECODED):
             token = ahead.next(tokens)
@@ -218,11 +217,11 @@ def prefill(model: LanguageModel, n_weights: float) -> float:
     return 2 * n_weights * PROMPT / statistics.median(found) / 1e12
 
 
-def products(model: LanguageModel) -> str:
+def products(model: LanguageModel, context: int) -> str:
     """What the device's clock says of one token."""
-    arguments = model.settings.arguments([7], CONTEXT)
+    arguments = model.settings.arguments([7], context)
     profile = model.executable.profile(*arguments)
-    sizes = {"tokens": 1, "keys": CONTEXT + 1}
+    sizes = {"tokens": 1, "keys": context + 1}
     moved = seconds = other = 0.0
     for kernel, one in zip(model.executable.kernels, profile.kernels, strict=True):
         is_product = "matmul" in one.name or "product" in one.name
@@ -242,11 +241,11 @@ def products(model: LanguageModel) -> str:
     return "\n    ".join(lines)
 
 
-def launches_of(model: LanguageModel) -> list[Dispatch]:
+def launches_of(model: LanguageModel, context: int) -> list[Dispatch]:
     """Those of one token, as they are recorded."""
     program = model.executable._loaded
     assert isinstance(program, WebGpuProgram)
-    table = program.bound_table({"tokens": 1, "keys": CONTEXT + 1})
+    table = program.bound_table({"tokens": 1, "keys": context + 1})
     table.write()
     first_of = table.rows[:, 0]
     groups = [(int(x), int(y)) for x, y in zip(first_of["x"], first_of["y"], strict=True)]
@@ -258,11 +257,11 @@ def launches_of(model: LanguageModel) -> list[Dispatch]:
     ]
 
 
-def by_kind(model: LanguageModel, timer: Timer, nbytes: int) -> str:
+def by_kind(launches: list[Dispatch], timer: Timer, nbytes: int) -> str:
     """What each kind of launch takes, where one of its kind follows another in one pass: each waits
     for the one before. Products have so many bytes of weights."""
     kinds: dict[tuple[str, Any], list[Dispatch]] = {}
-    for one in launches_of(model):
+    for one in launches:
         name = one.name.split(",")[0].rstrip("0123456789_")
         kinds.setdefault((name, one.groups), []).append(one)
     lines, seconds, count = [], 0.0, 0
@@ -281,12 +280,12 @@ def by_kind(model: LanguageModel, timer: Timer, nbytes: int) -> str:
     return "\n    ".join(lines)
 
 
-def measure(case: str, timer: Timer) -> None:
+def measure(case: str, timer: Timer, context: int) -> None:
     name, kind = case.split()
     began = time.perf_counter()
     with model_file(name, SHAPES[name], kind) as path:
         made = time.perf_counter()
-        with arenite.load(path, context=2048, block=PROMPT, device="webgpu") as model:
+        with arenite.load(path, context=2 * context, block=PROMPT, device="webgpu") as model:
             assert isinstance(model, LanguageModel)
             model.session().feed([1])
             loaded = time.perf_counter()
@@ -298,26 +297,28 @@ def measure(case: str, timer: Timer) -> None:
                 flush=True,
             )
             print(f"    {first_token(path):.2f} s in a new process", flush=True)
-            warm(model)
+            warm(model, context)
             for name, options in CHOICES.items():
-                token, host = decode(model, options)
+                token, host = decode(model, options, context)
                 print(
-                    f"    {1 / token:.0f} tokens/s at {CONTEXT}, {name} ({token * 1e6:.0f} us; the "
+                    f"    {1 / token:.0f} tokens/s at {context}, {name} ({token * 1e6:.0f} us; the "
                     f"host records and submits for {host * 1e6:.0f} meanwhile)",
                     flush=True,
                 )
-            token = decode_by_host(model)
+            token = decode_by_host(model, context)
             print(f"    {1 / token:.0f} where the host chooses ({token * 1e6:.0f} us)", flush=True)
             print(f"    prompt of {PROMPT}: {prefill(model, n_weights):.2f} TFLOP/s", flush=True)
-            took = timer.seconds(launches_of(model))
+            launches = launches_of(model, context)
+            took = timer.seconds(launches)
             print(f"    a token takes the device {took * 1e6:.0f} us", flush=True)
-            print(f"    {by_kind(model, timer, nbytes)}", flush=True)
-            print(f"    {products(model)}", flush=True)
+            print(f"    {by_kind(launches, timer, nbytes)}", flush=True)
+            print(f"    {products(model, context)}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=170)
+    parser.add_argument("--context", type=int, default=1024)
     parser.add_argument("--small", action="store_true", help="only what is checked")
     parser.add_argument("words", nargs="*")
     given = parser.parse_args()
@@ -338,7 +339,7 @@ def main() -> None:
             print(f"{case}: left out, the time is up", flush=True)
             continue
         try:
-            measure(case, timer)
+            measure(case, timer, given.context)
         except AreniteError as problem:
             print(f"{case}: {problem}", flush=True)
 
