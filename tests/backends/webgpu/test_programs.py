@@ -101,7 +101,15 @@ def test_a_profile_has_every_kernel() -> None:
     assert [kernel.name for kernel in profile.kernels] == [
         one.entry_point for one in program.kernels
     ]
-    assert all(kernel.seconds > 0 for kernel in profile.kernels)
+    assert repr(program).endswith(" bytes of arena, webgpu>")
+    there, computed, back = profile.kernels
+    assert computed.seconds > 0
+    assert computed.gbytes > 0
+    for copied in (there, back):  # which the device's clock does not measure
+        assert (copied.gbytes == 0) == (copied.seconds == 0)
+        assert copied.limit_share <= 1
+    [about] = [line for line in str(profile).splitlines() if "GFLOP/s" in line]
+    assert re.fullmatch(r"webgpu does \d+ GFLOP/s in float32; it reads .* GB/s from memory", about)
 
 
 def test_kernels_show_their_loops_and_their_text() -> None:
