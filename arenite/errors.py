@@ -87,6 +87,10 @@ class DeviceUnavailable(AreniteError, RuntimeError):
     """A device that does not exist here, with the reason."""
 
 
+class NoSuchAdapter(DeviceUnavailable):
+    """A device that is called as none of those that are there."""
+
+
 class OutOfMemory(AreniteError, MemoryError):
     """An allocation failed: the system did not give the bytes."""
 

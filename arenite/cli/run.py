@@ -61,6 +61,8 @@ def run(
         facts = {
             "file": opened.path,
             "device": program.executable.device,
+            "runs_on": program.executable.runs_on,
+            "on_cpu": program.on_cpu,
             "threads": program.threads,
             "compile_seconds": compile_seconds,
             "first_seconds": seconds[0],
@@ -98,19 +100,16 @@ def _timed(
 
 
 def _shown(facts: dict[str, Any], file: Path | None) -> dict[str, str]:
-    from arenite.memory.plan import HOST
-    from arenite.program.backend import backend_of
-
-    device = facts["device"]
-    where = f"{facts['threads']} threads" if backend_of(device).memory == HOST else device
     shown = {
         "file": facts["file"],
         "compiled in": readable_seconds(facts["compile_seconds"]),
         "first run": readable_seconds(facts["first_seconds"]),
-        "best run": f"{readable_seconds(facts['best_seconds'])} on {where}",
+        "best run": f"{readable_seconds(facts['best_seconds'])} on {facts['runs_on']}",
         "planned": readable_nbytes(facts["planned_nbytes"]),
         "peak": f"{readable_nbytes(facts['peak_nbytes'])}, all of this process",
     }
+    if facts["on_cpu"]:
+        shown["on the CPU"] = "; ".join(dict.fromkeys(facts["on_cpu"].values()))
     return shown | ({} if file is None else {"written to": str(file)})
 
 

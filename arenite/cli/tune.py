@@ -58,7 +58,9 @@ def tune(
     Sizes of an ONNX model that are open are 1, or what --dim says: as it will be compiled.
     """
     from arenite.pipeline.tune import tune_graph
+    from arenite.program.options import USUAL, Options
 
+    options = Options(device=planning.device or USUAL.device)
     wanted = [_parse_sizes(text) for text in sizes or ()]
     left, exit_code = seconds, output.EXIT_DONE
     _check_cache()
@@ -71,11 +73,16 @@ def tune(
         try:
             with _showing() as on_progress:
                 tuning = tune_graph(
-                    graph, threads=threads, sizes=wanted, seconds=left, on_progress=on_progress
+                    graph,
+                    options,
+                    threads=threads,
+                    sizes=wanted,
+                    seconds=left,
+                    on_progress=on_progress,
                 )
         except KeyboardInterrupt:
             # What was measured is kept, and shown; nothing more is measured.
-            tuning = tune_graph(graph, threads=threads, sizes=wanted, seconds=0)
+            tuning = tune_graph(graph, options, threads=threads, sizes=wanted, seconds=0)
             exit_code = output.EXIT_INTERRUPTED
         left = None if left is None else max(0.0, left - tuning.spent_seconds)
         results.append({"name": name, **tuning.fields()})

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from types import MethodType
 from typing import Any
 
-from arenite.errors import DeviceUnavailable
+from arenite.errors import DeviceUnavailable, NoSuchAdapter
 
 _TO_INSTALL = "pip install 'arenite[webgpu]'"
 _DRIVER = (
@@ -97,7 +97,8 @@ def _kind(adapter: Any) -> str:
 
 
 def chosen_adapter(name: str, which: str, adapters: list[Any]) -> int:
-    """The number of the one that is meant by its number or by a part of its name."""
+    """The number of the one that is meant by its number or by a part of its name; NoSuchAdapter
+    names those that are there."""
     names = [str(adapter.info["device"]) for adapter in adapters]
     if which.isdecimal():
         if len(which) < 10 and int(which) < len(names):
@@ -107,4 +108,4 @@ def chosen_adapter(name: str, which: str, adapters: list[Any]) -> int:
             if which in one.lower():
                 return number
     there = ", ".join(f'"webgpu:{number}" ({one})' for number, one in enumerate(names))
-    raise DeviceUnavailable(f"no adapter is called {name!r}; there are: {there}")
+    raise NoSuchAdapter(f"no adapter is called {name!r}; there are: {there}")

@@ -9,7 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from arenite import lazy
-from arenite.errors import AreniteError, DeviceUnavailable, InvalidArgument, NotSupported, printable
+from arenite.errors import (
+    AreniteError,
+    DeviceUnavailable,
+    InvalidArgument,
+    NotCompiled,
+    NotSupported,
+    printable,
+)
 from arenite.frontends.onnx.file import OnnxFile
 from arenite.frontends.onnx.inputs import StructureNeeded
 from arenite.garbage import collected_less_often
@@ -112,7 +119,10 @@ class Model:
         planned at its bound; what is not given is 1. `memory` is the most bytes it may take:
         DoesNotFit names the least that would do. `values` has inputs that decide structure.
         """
+        from arenite.memory.plan import HOST
         from arenite.pipeline import plan_graph
+        from arenite.pipeline.program import is_cut
+        from arenite.program.backend import backend_of
 
         bounds = self._bounds(sizes)
         options = Options(parse_nbytes(memory), plan, device=device)
@@ -125,6 +135,15 @@ class Model:
         made = self._translation(request, bounds)
         try:
             return plan_graph(made.interface, options)
+        except NotCompiled as refusal:
+            if backend_of(device).memory == HOST or is_cut(made.interface.graph):
+                raise self.explained(refusal, bounds) from None
+            raise NotSupported(
+                f"{self.path} is no one program on device {device!r}, and has no one plan: what "
+                "the device does not do runs on the CPU, between programs of the device. Compile "
+                "it for the plan of each, which `arenite show` draws. What the device does not "
+                f"do: {refusal}"
+            ) from None
         except AreniteError as error:
             raise self.explained(error, bounds) from None
 

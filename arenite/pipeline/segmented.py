@@ -119,16 +119,22 @@ class SegmentedExecutable(CompiledProgram):
         )
 
     def profile(self, *arrays: Any) -> Profile:
-        """Run once with time stamps: a table of kernels with their times, over all segments. Each
-        segment runs twice, of which one run is timed."""
-        profiles: list[tuple[int, Profile]] = []
+        """Run once with time stamps: a table of kernels with their times, over all segments, and
+        the limits of what the longest ran on. Each segment runs twice, of which one run is
+        timed."""
+        profiles: list[tuple[str, Profile]] = []
 
         def timed(program: OpenSegment, given: list[Array], _: list[Array | None]) -> list[Array]:
-            profiles.append((program.segment.number, program.executable.profile(*given)))
+            where = f" on {program.device}" if program.device != self.device else ""
+            name = f"segment {program.segment.number}{where}"
+            profiles.append((name, program.executable.profile(*given)))
             return program.executable(*given)
 
         self._run(arrays, timed)
-        return joined(profiles, backend_of(self._options.device).limits())
+        if not profiles:
+            return joined([], backend_of(self.device).limits(self.device))
+        _, longest = max(profiles, key=lambda one: one[1].wall_seconds)
+        return joined(profiles, longest.limits)
 
     def _run(
         self,
@@ -257,7 +263,7 @@ class SegmentedExecutable(CompiledProgram):
             one.verify()
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else f"{self.threads} threads"
+        state = "closed" if self._is_closed else self.runs_on
         return (
             f"<SegmentedExecutable: {self.n_segments} segments, {len(self.kernels)} kernels, "
             f"{self.plan.peak_nbytes} bytes at most so far, {state}>"

@@ -11,20 +11,20 @@ from arenite.program.limits import Limits
 from arenite.runtime.profile import KernelTime, Profile
 
 
-def joined(made: Sequence[tuple[int, Profile]], limits: Limits) -> Profile:
-    """One profile of (number of the segment, profile) of all segments that were entered; a segment
+def joined(made: Sequence[tuple[str, Profile]], limits: Limits) -> Profile:
+    """One profile of (name of the segment, profile) of all segments that were entered; a segment
     that was entered again is one with its runs added up. `limits` are those of a worker."""
     total = sum(one.seconds for _, profile in made for one in profile.kernels) or 1.0
     times: dict[str, KernelTime] = {}
     names: list[str] = []
     records = []
-    for number, profile in made:
+    for segment, profile in made:
         again = profile.records.copy()
         again["kernel"] += len(names)
         records.append(again)
-        names += [f"segment {number} {name}" for name in profile.names]
+        names += [f"{segment} {name}" for name in profile.names]
         for one in profile.kernels:
-            name = f"segment {number} {one.name}"
+            name = f"{segment} {one.name}"
             times[name] = _sum(times.get(name), replace(one, name=name), total)
     return Profile(
         tuple(times.values()),

@@ -123,7 +123,7 @@ def tune_graph(
         keep_choice(subject.content, None if is_usual else times.chosen)
         if not is_usual:
             choices[subject.content] = times.chosen
-        tried += _rows(subject, backend, times)
+        tried += _rows(subject, options.device, times)
         n_done += 1
     if on_progress is not None:
         on_progress("", n_done, len(subjects))
@@ -325,13 +325,13 @@ def _differ_in(one: str, other: str) -> list[int]:
     return [k for k, (a, b) in enumerate(pairs) if a != b]
 
 
-def _rows(subject: _Subject, backend: Backend, found: KernelTimes) -> list[KernelTuning]:
+def _rows(subject: _Subject, device: str, found: KernelTimes) -> list[KernelTuning]:
     """What was tried of a kernel, the usual choice first, then the fastest."""
     kernel, usual = subject.kernel, subject.choices[0]
     sizes = subject.bindings[0]
     arithmetic = {name: evaluate(count, sizes) for name, count in kernel.arithmetic.items()}
     nbytes = evaluate(kernel.reads_nbytes + kernel.writes_nbytes, sizes)
-    most = backend.limits()
+    most = backend_of(device).limits(device)
 
     def order(item: tuple[str, Times]) -> tuple[bool, float]:
         return item[0] != usual, geometric_mean(item[1].seconds)

@@ -181,9 +181,9 @@ class Backend(ABC):
         loaded: Loaded = self.module("load").load(interface, compiled)
         return loaded
 
-    def limits(self, n_workers: int = 1) -> Limits:
+    def limits(self, device: str, n_workers: int = 1) -> Limits:
         """What one worker can do at most, when so many work at once; or the device as a whole."""
-        limits: Limits = self.module("limits").limits()
+        limits: Limits = self.module("limits").limits(device)
         return limits
 
     def launch(

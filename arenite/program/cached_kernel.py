@@ -78,6 +78,12 @@ class CachedKernel:
         return self.launch.name
 
     @property
+    def with_origins(self) -> str:
+        """Its name, and the lines it comes from, for errors."""
+        lines = ", ".join(map(str, self.origins[:3]))
+        return f"{self.entry_point}, which comes from {lines}" if lines else self.entry_point
+
+    @property
     def globals(self) -> tuple[int, ...]:
         """Values in the order of the kernel's array arguments."""
         return tuple(map(int, self.launch.arrays))

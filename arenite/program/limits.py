@@ -1,4 +1,5 @@
-"""Limits: what one worker of a device can do at most; profiles and tunings show shares of it."""
+"""Limits: what one worker of a device, or all of it, can do at most; profiles and tunings show
+shares of it."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of a core; a multiply-add counts as two operations."""
+    """Of `what`; a multiply-add counts as two operations."""
 
     gflops: float  # float32
     float64_gflops: float
@@ -25,11 +26,13 @@ class Limits:
     read_gbytes: float  # a second, from memory
     caches: tuple[Cache, ...] = ()  # small ones first
     n_cores: int = 1  # that read memory at once
+    what: str = "a core"
 
     def share(
         self, arithmetic: Mapping[str, int], nbytes: int, seconds: float, n_runs: int = 1
     ) -> tuple[float, str]:
-        """What the work had to take over what it took, and its limit: where it takes longest.
+        """What the work had to take over what it took, and its limit: where it takes longest. Of
+        work that took no time, which was not measured then, there is no share.
 
         `arithmetic` are operations by kind; all kinds are done in the same units, one after the
         other, and bytes are moved meanwhile. Bytes that moved faster than memory is read were in a
@@ -38,6 +41,8 @@ class Limits:
         rates = {"float32": self.gflops, "float64": self.float64_gflops, "int8": self.int8_gops}
         needed = {name: count / rates[name] / 1e9 for name, count in arithmetic.items()}
         computing, moving, place = sum(needed.values()), nbytes / self.read_gbytes / 1e9, "memory"
+        if not seconds:
+            return 0.0, place
         fitting = [cache for cache in self.caches if nbytes <= cache.nbytes * n_runs]
         if moving > seconds and fitting:
             moving, place = nbytes / fitting[0].read_gbytes / 1e9, fitting[0].name
@@ -46,10 +51,16 @@ class Limits:
         return computing / seconds, max(needed, key=lambda name: needed[name])
 
     def __str__(self) -> str:
+        if self.gflops == self.float64_gflops == self.int8_gops:  # one measure for all of them
+            kinds = f"{self.gflops:.0f} GFLOP/s in float32"
+        else:
+            kinds = (
+                f"{self.gflops:.0f} GFLOP/s in float32, {self.float64_gflops:.0f} in float64, "
+                f"{self.int8_gops:.0f} Gop/s in int8"
+            )
         caches = "".join(f"{one.read_gbytes:.0f} from {one.name}, " for one in self.caches)
         others = f" while {self.n_cores} read it" if self.n_cores > 1 else ""
         return (
-            f"a core does {self.gflops:.0f} GFLOP/s in float32, {self.float64_gflops:.0f} in "
-            f"float64, {self.int8_gops:.0f} Gop/s in int8; it reads {caches}"
-            f"{self.read_gbytes:.1f} GB/s from memory{others}"
+            f"{self.what} does {kinds}; it reads {caches}{self.read_gbytes:.1f} GB/s from "
+            f"memory{others}"
         )

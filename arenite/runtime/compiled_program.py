@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from arenite import locks
 from arenite.errors import InvalidArgument, RunFailed
+from arenite.memory.plan import HOST
 from arenite.program.arguments import Arguments
+from arenite.program.backend import backend_of
 from arenite.program.threads import chosen_n_threads
 
 if TYPE_CHECKING:
@@ -97,6 +99,15 @@ class CompiledProgram(Protocol):
     @property
     def on_cpu(self) -> dict[str, str]:
         """Ops that the device refuses and the CPU does, and why."""
+
+    @property
+    def runs_on(self) -> str:
+        """What does the work, as far as it is compiled: so many threads of the CPU, or a device, or
+        both."""
+        threads = f"{self.threads} threads"
+        devices = [one.device for one in self.executables] or [self.device]
+        names = (threads if backend_of(one).memory == HOST else one for one in devices)
+        return " and ".join(dict.fromkeys(names))
 
     @property
     def plan(self) -> Plan:

@@ -329,7 +329,7 @@ class Executable(CompiledProgram):
             return self._loaded.run_checked(*self._fitting([np.asarray(array) for array in arrays]))
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else f"{self.threads} threads"
+        state = "closed" if self._is_closed else self.runs_on
         return (
             f"<Executable: {len(self.compiled.kernels)} kernels, "
             f"{self.plan.peak_nbytes} bytes of arena, {state}>"

@@ -1,7 +1,8 @@
 """Profile: how long each kernel took in one run, what it moved, and on which threads.
 
-Each kernel is shown beside its limit, of those of one core: multiply-adds in float32, float64 or
-bytes (int8), or reading memory or a cache, whichever takes longest for its operations and bytes.
+Each kernel is shown beside its limit, of those of one core, or of a whole GPU: multiply-adds in
+float32, float64 or bytes (int8), or reading memory or a cache, whichever takes longest for its
+operations and bytes. What took no time by the device's clock, as copies do there, has no rates.
 Of memory that is a core's part of what all read together that ran the kernel.
 Products with zeros around an image count as operations, though they are left out.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -76,7 +77,7 @@ class Profile:
         times = []
         for k, calls in sorted(busy.items()):
             kernel = kernels[k]
-            seconds = max(sum(calls), 1e-12)
+            seconds = sum(calls)
             moved = n_runs[k] * evaluate(kernel.reads_nbytes + kernel.writes_nbytes, sizes)
             arithmetic = {
                 name: n_runs[k] * evaluate(count, sizes)
@@ -89,8 +90,7 @@ class Profile:
                     n_runs[k],
                     len(calls),
                     seconds / total,
-                    sum(arithmetic.values()) / seconds / 1e9,
-                    moved / seconds / 1e9,
+                    *_rates(arithmetic, moved, seconds),
                     *limits(n_cores[k]).share(arithmetic, moved, seconds, n_runs[k]),
                     str(kernel.origins[0]) if kernel.origins else "",
                     reads[k],
@@ -114,9 +114,8 @@ class Profile:
                 f"{k.share:.1%}",
                 str(k.n_runs),
                 str(k.n_tiles),
-                f"{k.gops:.1f}",
-                f"{k.gbytes:.1f}",
-                f"{k.limit_share:.0%} {k.bound}",
+                *((f"{k.gops:.1f}", f"{k.gbytes:.1f}") if k.seconds else ("", "")),
+                f"{k.limit_share:.0%} {k.bound}" if k.seconds else "",
                 name_list(k.reads),
                 k.origin,
             ]
@@ -181,3 +180,10 @@ class Profile:
             for record in records
         ]
         return {"traceEvents": [*lanes, *events], "arenite": self._table()}
+
+
+def _rates(arithmetic: Mapping[str, int], nbytes: int, seconds: float) -> tuple[float, float]:
+    """Operations and bytes a second, in units of 10**9."""
+    if not seconds:
+        return 0.0, 0.0
+    return sum(arithmetic.values()) / seconds / 1e9, nbytes / seconds / 1e9

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from arenite.errors import InvalidArgument
-from arenite.ir.graph import Graph
 from arenite.pipeline.segmented import SegmentedExecutable
 from arenite.program.options import Options
 from arenite.runtime.executable import Executable
@@ -55,10 +54,10 @@ def tune(
     if specs:
         raise InvalidArgument(f"{what!r} is compiled and takes no specs")
 
-    def tuned(graph: Graph, left: float | None) -> Tuning:
+    def tuned(program: Executable, left: float | None) -> Tuning:
         return tune_graph(
-            graph,
-            Options(winograd=winograd),
+            program.graph,
+            Options(winograd=winograd, device=program.device),
             threads=threads,
             sizes=sizes,
             seconds=left,
@@ -66,11 +65,11 @@ def tune(
         )
 
     if isinstance(compiled, Executable):
-        return tuned(compiled.graph, seconds)
+        return tuned(compiled, seconds)
     # A segment may be compiled for several sizes; the last are the largest.
-    graphs = {one.segment.number: one.executable.graph for one in compiled.segments}
+    programs = {one.segment.number: one.executable for one in compiled.segments}
     tables: dict[int, Tuning] = {}
-    for number, graph in graphs.items():
+    for number, program in programs.items():
         spent = sum(one.spent_seconds for one in tables.values())
-        tables[number] = tuned(graph, None if seconds is None else max(0.0, seconds - spent))
+        tables[number] = tuned(program, None if seconds is None else max(0.0, seconds - spent))
     return joined(tables)

@@ -185,6 +185,32 @@ def test_run_profile_and_bench_on_a_gpu(path: Path, tmp_path: Path, capsys: Capt
     assert "nowhere" in refused(capsys, "run", path, *where[:3], "nowhere")
 
 
+def test_what_a_gpu_leaves_to_the_cpu_is_told(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = webgpu()
+    monkeypatch.setattr(gpu, "limits", gpu.limits._replace(turns=50))
+    proto = made(
+        [node("Neg", "x", "z"), node("CumSum", "z axis", "y")],
+        [tensor("x", [83])],
+        [tensor("y", [83])],
+        {"axis": np.array(0)},
+    )
+    path = tmp_path / "long.onnx"
+    path.write_bytes(proto.SerializeToString())
+    found = told(capsys, "run", path, "--device", "webgpu", "--threads", 2)
+    assert (found["device"], found["runs_on"]) == ("webgpu", "webgpu and 2 threads")
+    assert "after 50 turns" in found["on_cpu"]["cumsum"]
+    assert arenite("run", path, "--device", "webgpu", "--threads", 2) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "on webgpu and 2 threads" in shown
+    assert "on the CPU cumsum" in shown
+    why = refused(capsys, "plan", path, "--device", "webgpu")
+    assert "no one program on device 'webgpu'" in why
+    assert "after 50 turns" in why
+    assert arenite("plan", path) == 0
+
+
 def test_run_makes_inputs_up(path: Path, tmp_path: Path, capsys: Captured) -> None:
     out = tmp_path / "y.npz"
     for arguments in (["--input", "x=random:4x8"], ["--dim", "batch=4"]):

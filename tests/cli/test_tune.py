@@ -69,6 +69,16 @@ def test_onnx_models_are_tuned_for_the_sizes_that_are_given(
     assert tuned["tried"]
 
 
+def test_another_device_is_not_tuned_as_the_cpu_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    for device in ("c", "webgpu"):
+        assert run(monkeypatch, "matmul:100x64x96", "--device", device) == 0
+        assert "nothing to tune" in capsys.readouterr().out
+    assert run(monkeypatch, "matmul:100x64x96", "--device", "abacus") == output.EXIT_BAD_INPUT
+    assert "no program runs on device 'abacus'" in capsys.readouterr().err
+
+
 def test_json_has_every_layer(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     layers = ["matmul:2x20x64x96", "conv:16x9x9/32x3x3/s2/g2"]
     assert run(monkeypatch, *layers, "--json", "--threads", "1") == 0

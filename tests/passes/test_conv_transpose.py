@@ -23,6 +23,7 @@ from arenite.passes import apply, run
 from arenite.passes.conv_transpose import transposed
 from arenite.pipeline import compile_graph
 from tests.passes.lists import PASSES
+from tests.passes.scattered import scattered
 
 FLOAT32 = BY_NAME["float32"]
 
@@ -92,6 +93,44 @@ def test_no_zeros_are_put_between() -> None:
     [conv] = [node for node in made.nodes if node.op == "conv"]
     assert conv.inputs[0].op == "input"
     assert conv.inputs[1].shape == (16, 8, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("taps", "strides", "groups"),
+    [
+        ((3,), (2,), 1),
+        ((2,), (5,), 1),
+        ((7,), (4,), 2),
+        ((3, 3), (2, 2), 1),
+        ((3, 3), (2, 2), 8),
+        ((5, 4), (3, 2), 2),
+        ((1, 6), (2, 4), 1),
+    ],
+)
+def test_an_infinity_reaches_the_places_of_its_taps_and_no_other(
+    taps: tuple[int, ...], strides: tuple[int, ...], groups: int
+) -> None:
+    """Where the stride does not divide the kernel, taps of zero made NaN of it elsewhere."""
+    n = len(taps)
+    padding, more = ((1, 0),) * n, tuple(stride - 1 for stride in strides)
+    node = node_of(
+        (2, 8, *[5] * n),
+        (8, 3, *taps),
+        strides,
+        padding=padding,
+        output_padding=more,
+        groups=groups,
+    )
+    graph = Graph.of([node])
+    x, w = (whole(value.shape, k) for k, value in enumerate(graph.inputs))
+    w[w == 0] = 1
+    x[(0, 1, *[2] * n)], x[(1, 6, *[4] * n)], x[(1, 3, *[0] * n)] = np.inf, -np.inf, np.nan
+    wanted = scattered(x, w, strides, padding, more, groups)
+    assert np.isinf(wanted).any()
+    [made] = reference.evaluate(apply(graph, transposed), [x, w])
+    np.testing.assert_array_equal(made, wanted)
+    with compile_graph(graph) as program:
+        np.testing.assert_array_equal(program(x, w)[0], wanted)
 
 
 @pytest.mark.parametrize(

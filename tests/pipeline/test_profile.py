@@ -22,7 +22,10 @@ def profile(*times: KernelTime) -> Profile:
 
 def test_segments_are_told_apart_and_runs_of_one_are_added_up() -> None:
     slow = replace(TIME, seconds=3e-3, n_runs=2, gops=10.0, gbytes=8.0, limit_share=0.1)
-    found = joined([(0, profile(TIME)), (1, profile(TIME)), (0, profile(slow))], LIMITS)
+    found = joined(
+        [("segment 0", profile(TIME)), ("segment 1", profile(TIME)), ("segment 0", profile(slow))],
+        LIMITS,
+    )
     first, second = found.kernels
     assert (first.name, second.name) == ("segment 0 matmul", "segment 1 matmul")
     assert first.seconds == pytest.approx(4e-3)
@@ -39,5 +42,5 @@ def test_segments_are_told_apart_and_runs_of_one_are_added_up() -> None:
 @pytest.mark.parametrize(("seconds", "bound"), [(0.5e-3, "float32"), (3e-3, "memory")])
 def test_shares_of_other_limits_are_not_mixed(seconds: float, bound: str) -> None:
     other = replace(TIME, seconds=seconds, limit_share=0.9, bound="memory")
-    [one] = joined([(0, profile(TIME)), (0, profile(other))], LIMITS).kernels
+    [one] = joined([("segment 0", profile(TIME)), ("segment 0", profile(other))], LIMITS).kernels
     assert (one.bound, one.limit_share) == (bound, 0.5 if bound == "float32" else 0.9)

@@ -53,6 +53,15 @@ def test_cores_that_read_at_once_have_a_part_each() -> None:
     assert str(beside).endswith("GB/s from memory while 2 read it")
 
 
+def test_a_device_of_one_measure_tells_it_once() -> None:
+    whole = Limits(9000.0, 9000.0, 9000.0, 3000.0, what="webgpu:1")
+    assert str(whole) == "webgpu:1 does 9000 GFLOP/s in float32; it reads 3000.0 GB/s from memory"
+
+
+def test_what_took_no_time_has_no_share() -> None:
+    assert MOST.share({"float32": 100}, 4000, 0.0) == (0.0, "memory")
+
+
 def test_a_kernel_is_measured_by_the_cores_that_ran_it(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.ones((512, 1024), np.float32)
     with arenite.compile(lambda x: (x + 1).sum(1), x, threads=2) as program:

@@ -29,7 +29,7 @@ class CBackend(Backend):
 
         return bounds(product(kernel.space))[1]  # a point in a nanosecond, about
 
-    def limits(self, n_workers: int = 1) -> Limits:
+    def limits(self, device: str, n_workers: int = 1) -> Limits:
         raise NotSupported("what a core does in C depends on the compiler, and is not measured")
 
 

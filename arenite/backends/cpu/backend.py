@@ -83,7 +83,7 @@ class CpuBackend(Backend):
 
         return CpuProgram(interface, compiled, threads)
 
-    def limits(self, n_workers: int = 1) -> Limits:
+    def limits(self, device: str, n_workers: int = 1) -> Limits:
         from arenite.backends.cpu.driver.limits import limits
 
         return limits(n_workers)

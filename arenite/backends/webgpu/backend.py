@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from arenite.errors import DeviceUnavailable, NotSupported
+from arenite.errors import DeviceUnavailable, NoSuchAdapter, NotSupported
 from arenite.program.backend import Backend
 
 if TYPE_CHECKING:
     from arenite.codegen.kernels.built import Built
+    from arenite.device.webgpu import WebGpuAllocator
     from arenite.memory import MemoryPlan
     from arenite.passes import Pass
     from arenite.program.backend import DeviceMemory, DeviceNeeds
@@ -28,14 +28,8 @@ class WebGpuBackend(Backend):
     def identity(self, device: str) -> tuple[str, ...]:
         """The adapter, its driver, its limits. Where there is none, programs can be planned and
         compiled, and are nobody else's."""
-        from arenite.backends.webgpu.declarations import import_wgpu
-        from arenite.device.webgpu import open_device
-
-        import_wgpu()
-        try:
-            return ("wgsl", *open_device(device).identity)
-        except DeviceUnavailable:
-            return ("wgsl", "no adapter")
+        found = _opened(device)
+        return ("wgsl", "no adapter") if found is None else ("wgsl", *found.identity)
 
     def ways(self, options: Options) -> tuple[tuple[Pass, ...], ...]:
         from arenite.backends.webgpu.passes import PASSES, SAME_SUMS
@@ -44,13 +38,10 @@ class WebGpuBackend(Backend):
 
     def builder(self, options: Options) -> Callable[[Kernel, str], Built]:
         from arenite.backends.webgpu.build import build
-        from arenite.device.webgpu import open_device
 
-        features: frozenset[str] = frozenset()
-        most_turns: int | None = None
-        with suppress(DeviceUnavailable):
-            device = open_device(options.device)
-            features, most_turns = device.features, device.limits.turns
+        device = _opened(options.device)
+        features = frozenset[str]() if device is None else device.features
+        most_turns = None if device is None else device.limits.turns
 
         def built(kernel: Kernel, choice: str = "") -> Built:
             return build(kernel, features, options.same_sums, most_turns)
@@ -61,17 +52,28 @@ class WebGpuBackend(Backend):
         self, needs: DeviceNeeds, device: str, plan: MemoryPlan | None = None
     ) -> DeviceMemory:
         from arenite.backends.webgpu.device_memory import device_memory
-        from arenite.device.webgpu import open_device
 
-        limits = None
-        with suppress(DeviceUnavailable):
-            limits = open_device(device).limits
-        return device_memory(needs, limits, plan)
+        found = _opened(device)
+        return device_memory(needs, None if found is None else found.limits, plan)
 
     def assembly(self, kernel: CachedKernel) -> str:
         raise NotSupported(
             "a driver does not show what it makes of a shader; `source` has the WGSL it is given"
         )
+
+
+def _opened(name: str) -> WebGpuAllocator | None:
+    """A device; None where there is none at all. A wrong name for those that are there is told."""
+    from arenite.backends.webgpu.declarations import import_wgpu
+    from arenite.device.webgpu import open_device
+
+    import_wgpu()
+    try:
+        return open_device(name)
+    except NoSuchAdapter:
+        raise
+    except DeviceUnavailable:
+        return None
 
 
 BACKEND = WebGpuBackend()

@@ -11,12 +11,14 @@ from arenite.errors import IndexOutOfRange, RunFailed
 
 
 def check_errors(data: memoryview, names: Sequence[str]) -> None:
-    """Raise for the first launch, by its name, that has set its word."""
+    """Raise for the first launch that has set its word; `names` say where they come from too."""
     words = np.frombuffer(data[: len(names) * WORD_NBYTES], np.uint32)
     if not words.any():
         return
     number = int(np.flatnonzero(words)[0])
     code, name = int(words[number]), names[number]
     if code == IndexOutOfRange.code:
-        raise IndexOutOfRange(f"kernel {name}: an index points outside of its axis")
-    raise RunFailed(f"kernel {name} ended with error {code}")
+        raise IndexOutOfRange(
+            f"an index is outside its axis, in kernel {name}; correct the indices"
+        )
+    raise RunFailed(f"kernel {name}, failed with code {code}")

@@ -46,7 +46,7 @@ def launch(kernel: CachedKernel, buffers: Sequence[Buffer], sizes: Mapping[str, 
     )
     with gpu.failures(f"run {kernel.entry_point}"):
         submit(gpu, dispatches_of(gpu, [one], errors))
-    check_errors(gpu.words(errors, 0, WORD_NBYTES), [kernel.entry_point])
+    check_errors(gpu.words(errors, 0, WORD_NBYTES), [kernel.with_origins])
     for given, used, array in zip(buffers, there, kernel.arrays, strict=True):
         if used is not given and array.role != "in":
             given.copy_from(used)

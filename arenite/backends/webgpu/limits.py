@@ -7,8 +7,7 @@ from functools import cache
 from typing import Any
 
 from arenite.backends.webgpu.dispatch import Dispatch, new_buffer, submit
-from arenite.device.registry import get
-from arenite.device.webgpu import WebGpuAllocator
+from arenite.device.webgpu import WebGpuAllocator, open_device
 from arenite.program.limits import Limits
 
 _SHADER = """@group(0) @binding(0) var<storage, read_write> a: array<u32>;
@@ -32,10 +31,9 @@ _READ = """
 
 
 @cache
-def limits() -> Limits:
-    """Of the usual device, as a whole: its groups are not counted apart."""
-    device = get("webgpu")
-    assert isinstance(device, WebGpuAllocator)
+def limits(name: str) -> Limits:
+    """Of a device as a whole: its groups are not counted apart."""
+    device = open_device(name)
     turns, groups = (64, 32) if device.is_cpu else (4096, 4096)
     n_words = 2 ** (20 if device.is_cpu else 26)
     memory = new_buffer(device, n_words * 4, "STORAGE COPY_DST")
@@ -43,7 +41,7 @@ def limits() -> Limits:
     read = _seconds(device, _READ, n_words, memory, groups)
     gflops = 2 * 8 * turns * groups * 256 / multiplied / 1e9
     # It has no wide floats, and no sums of bytes: nothing here is bound by them.
-    return Limits(gflops, gflops, gflops, n_words * 4 / read / 1e9)
+    return Limits(gflops, gflops, gflops, n_words * 4 / read / 1e9, what=device.name)
 
 
 def _seconds(device: WebGpuAllocator, body: str, count: int, memory: Any, groups: int) -> float:

@@ -52,6 +52,7 @@ from arenite.program.arguments import check_room, write_to
 from arenite.program.compiled import Compiled
 from arenite.program.decoding import TokenChoice
 from arenite.program.launch import Launch
+from arenite.program.lazy_sequence import LazySequence
 from arenite.program.loaded import LoadedProgram, OnPacked, Timings
 from arenite.program.places import Places, Resizer
 from arenite.program.steps import StepKind
@@ -85,7 +86,10 @@ class WebGpuProgram(LoadedProgram):
         _refuse(compiled)
         super().__init__(interface, compiled)
         self.shaders = shaders_of(compiled.image)
-        self.names = [one.name for one in (*compiled.load, *compiled.launches)]
+        self.names = LazySequence(
+            len(compiled.load) + len(compiled.launches),
+            lambda: [one.with_origins for one in (*compiled.load_kernels, *compiled.kernels)],
+        )
         self._resizer = Resizer(compiled.frame, compiled.plan, {})
         self._constants = constants_of(interface, compiled)
         self._n_load = len(compiled.load)

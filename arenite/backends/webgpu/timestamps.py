@@ -34,7 +34,7 @@ _STAMP = np.dtype([(name, np.int64) for name in "worker tick kernel tile begin e
 def profile(program: WebGpuProgram, arrays: list[Array], sizes: dict[str, int]) -> Timings:
     """Run once with times; by the host's clock, and each launch alone, where the device's is not
     for programs to read."""
-    from arenite.backends.webgpu.backend import BACKEND
+    from arenite.backends.webgpu.limits import limits
 
     program.run(arrays, sizes)
     table, exchange = program.bound_table(sizes), program.exchange(arrays, sizes)
@@ -52,7 +52,7 @@ def profile(program: WebGpuProgram, arrays: list[Array], sizes: dict[str, int]) 
             program.run_alone(steps[k], table, exchange)
             records["end"][k] = time.perf_counter_ns()
     table.join(True)
-    return Timings(records, 1e9, 0, sizes, BACKEND.limits, about)
+    return Timings(records, 1e9, 0, sizes, lambda _: limits(program.device.name), about)
 
 
 def _run_timed(

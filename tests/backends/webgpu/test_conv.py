@@ -23,6 +23,7 @@ from arenite.ir.node import Node
 from arenite.ir.ops.sources import full
 from arenite.pipeline.program import compile_program
 from tests.backends.webgpu.runner import ON_WEBGPU, Array, devices_of, executable, run, webgpu
+from tests.passes.scattered import scattered
 
 F32 = BY_NAME["float32"]
 
@@ -109,6 +110,26 @@ def test_a_convolution_of_no_channels_is_zero() -> None:
     case = Case((2, 0, 6, 7), 8, (3, 3), padding=1)
     [found] = run([conv(image(case.x), whole(8, 0, 3, 3), case)], np.zeros(case.x, np.float32))
     assert np.array_equal(found, np.zeros((2, 8, 6, 7)))
+
+
+@pytest.mark.parametrize("groups", [1, 16])
+def test_an_infinity_reaches_the_places_of_its_taps_and_no_other(groups: int) -> None:
+    webgpu()
+    x, w = whole(1, 16, 6, 5), whole(16, 16 // groups, 3, 3, seed=1)
+    w[w == 0] = 1
+    x[0, 3, 2, 2], x[0, 8, 5, 4] = np.inf, -np.inf
+    padding, more = ((1, 1),) * 2, (1, 1)
+    attrs = {"strides": (2, 2), "dilations": (1, 1), "groups": groups}
+    y = make(
+        "conv_transpose",
+        image(x.shape),
+        constant(w),
+        padding=padding,
+        output_padding=more,
+        **attrs,
+    )
+    [found] = run([y], x)
+    assert np.array_equal(found, scattered(x, w, (2, 2), padding, more, groups))
 
 
 @pytest.mark.parametrize("cut", kernels.CUTS, ids=str)

@@ -242,7 +242,7 @@ def test_an_index_of_64_bits_is_not_cut_to_32(index: int) -> None:
     given = np.array([5, 6, 7], np.float32)
     with executable([node]) as program:
         assert "int64" not in program.kernels[-2].code  # two words, not one of 64 bits
-        with pytest.raises(IndexOutOfRange):
+        with pytest.raises(IndexOutOfRange, match=r"in kernel .*; correct the indices, then reset"):
             program(given, np.array([0, index]))
         program.reset()
         np.testing.assert_array_equal(program(given, np.array([2, 0]))[0], [7, 5])

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
 import pytest
 
 from arenite.device.webgpu import open_device
+from arenite.dtype import BY_NAME
+from arenite.errors import NoSuchAdapter
+from arenite.ir import graph_input, make
+from arenite.ir.graph import Graph
+from arenite.pipeline import plan_graph
 from arenite.pipeline.identity import identity
 from arenite.program.options import Options
 from tests.backends.webgpu.runner import ON_WEBGPU, webgpu
@@ -34,6 +40,16 @@ def test_another_driver_or_limit_is_another_key(monkeypatch: pytest.MonkeyPatch)
 def test_devices_of_one_kind_have_keys_of_their_own() -> None:
     webgpu()
     assert identity(ON_WEBGPU) != identity(Options(device="webgpu:0"))
+
+
+@pytest.mark.parametrize("name", ["webgpu:99", "webgpu:abacus"])
+def test_nothing_is_planned_for_a_name_that_no_adapter_has(name: str) -> None:
+    """Where there is no adapter at all, programs can be planned; here there are some."""
+    gpu = webgpu()
+    graph = Graph.of([make("neg", graph_input("x", 0, (3,), BY_NAME["float32"]))])
+    with pytest.raises(NoSuchAdapter, match=re.escape(f"{name!r}; there are:")) as refusal:
+        plan_graph(graph, Options(device=name))
+    assert gpu.adapter_name in str(refusal.value)
 
 
 @pytest.mark.parametrize(

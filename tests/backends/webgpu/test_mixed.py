@@ -61,6 +61,8 @@ def test_an_op_between_two_of_the_device_runs_on_the_cpu_with_copies_around_it()
         assert again.tobytes() == found.tobytes()
         profile = program.profile(data)
         assert sum("transfer" in one.name for one in profile.kernels) == 4
+        assert program.runs_on == f"webgpu and {program.threads} threads"
+        assert f"{program.runs_on}>" in repr(program)
 
 
 def test_ops_of_the_cpu_side_by_side_are_one_segment() -> None:

@@ -18,6 +18,7 @@ from arenite.backends.webgpu.sort import MOST
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.errors import (
     DeviceUnavailable,
+    IndexOutOfRange,
     NotSupported,
     RunCancelled,
     RunFailed,
@@ -101,7 +102,28 @@ def test_a_profile_has_every_kernel() -> None:
     assert [kernel.name for kernel in profile.kernels] == [
         one.entry_point for one in program.kernels
     ]
-    assert all(kernel.seconds > 0 for kernel in profile.kernels)
+    assert repr(program).endswith(" bytes of arena, webgpu>")
+    there, computed, back = profile.kernels
+    assert computed.seconds > 0
+    assert computed.gbytes > 0
+    for copied in (there, back):  # which the device's clock does not measure
+        assert (copied.gbytes == 0) == (copied.seconds == 0)
+        assert copied.limit_share <= 1
+    [about] = [line for line in str(profile).splitlines() if "GFLOP/s" in line]
+    assert re.fullmatch(r"webgpu does \d+ GFLOP/s in float32; it reads .* GB/s from memory", about)
+
+
+def test_an_index_outside_its_axis_is_told_with_its_lines() -> None:
+    webgpu()
+    x, at = data(3, 4), np.array([2, 0])
+    told = (
+        r"in kernel gather_\d+, which comes from .*test_programs\.py:\d+; correct the indices, then"
+    )
+    with arenite.compile(lambda x, at: x[at], x, at, device="webgpu") as program:
+        with pytest.raises(IndexOutOfRange, match=told):
+            program(x, at + 1)
+        program.reset()
+        assert np.array_equal(program(x, at), x[at])
 
 
 def test_kernels_show_their_loops_and_their_text() -> None:

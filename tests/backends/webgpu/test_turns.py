@@ -201,6 +201,30 @@ def test_what_takes_too_many_turns_is_right_all_the_same(make_long: Callable[[],
             assert f"after {gpu.limits.turns} turns" in reason
 
 
+def test_what_fusion_made_too_long_runs_on_the_cpu_and_all_of_it_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each op alone is short enough, but not the kernel that they would be."""
+    gpu = webgpu()
+    monkeypatch.setattr(gpu, "limits", gpu.limits._replace(turns=200))
+    first = make("cast", make("argmax", x(2, 90, 64), axis=1), dtype=F32)
+    spread = make("expand", make("reshape", first, shape=(2, 1, 64)), shape=(2, 90, 64))
+    graph = Graph.of([make("argmin", make("abs", make("sub", x(2, 90, 64), spread)), axis=1)])
+    given = np.random.default_rng(4).integers(0, 60, (2, 90, 64)).astype(np.float32)
+    [wanted] = reference.evaluate(graph, [given])
+    with compile_program(graph, ON_WEBGPU, threads=2) as program:
+        assert np.array_equal(program(given)[0], wanted)
+        assert devices_of(program) == {"cpu"}
+        [(segment, reason)] = program.on_cpu.items()
+        assert segment == "segment 0"
+        assert "after 200 turns" in reason
+        assert program.runs_on == "2 threads"
+        assert "at most so far, 2 threads>" in repr(program)
+        profile = program.profile(given)
+        assert all(one.name.startswith("segment 0 on cpu arg") for one in profile.kernels)
+        assert "a core does" in str(profile)
+
+
 def test_what_is_refused_says_how_many_turns_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = webgpu()
     monkeypatch.setattr(gpu, "limits", gpu.limits._replace(turns=50))

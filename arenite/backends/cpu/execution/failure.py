@@ -15,11 +15,9 @@ def error_of(kernel: CachedKernel | None, outcome: Outcome, about_state: str) ->
     """What a failed launch of a kernel raises; `about_state` is what else there is to know."""
     if kernel is None:
         return RunFailed(f"a run failed at {outcome.site} with code {outcome.code}{about_state}")
-    name, lines = kernel.entry_point, ", ".join(map(str, kernel.origins[:3]))
-    where = f", which comes from {lines}" if lines else ""
     if outcome.code == IndexOutOfRange.code:
         return IndexOutOfRange(
-            f"an index is outside its axis, in kernel {name}{where}{about_state}; correct the "
-            "indices"
+            f"an index is outside its axis, in kernel {kernel.with_origins}{about_state}; correct "
+            "the indices"
         )
-    return RunFailed(f"kernel {name}{where}, failed with code {outcome.code}{about_state}")
+    return RunFailed(f"kernel {kernel.with_origins}, failed with code {outcome.code}{about_state}")
