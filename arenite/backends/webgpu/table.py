@@ -73,14 +73,16 @@ class DispatchTable:
         self._is_written = False
         self._launches, self._errors = launches, errors
         self._bound: dict[tuple[range, tuple[int, ...]], Dispatch] = {}  # by rows and shaders
-        #: Sizes that decide about shaders.
-        self._choosing = {
-            var.name
-            for row, one in enumerate(launches)
-            for shader in one.shader.every()
-            for size, _, _ in shader.smaller
-            for var in variables(sizes[row][size])
-        }
+        #: What decides about shaders: sizes that are no more than a number, or are.
+        self._thresholds = list(
+            dict.fromkeys(
+                (sizes[row][size], most)
+                for row, one in enumerate(launches)
+                for shader in one.shader.every()
+                for size, most, _ in shader.smaller
+            )
+        )
+        self._is_below: list[bool] = []  # of each threshold, in the sizes bound last
         self._sets = sets
         self._runs: list[range] = []
         self._leaders = np.arange(len(launches))
@@ -252,7 +254,9 @@ class DispatchTable:
             self._words[rows, columns] = self._values[which]
             rows, which = self._late
             tiles = self._values[which]
-            is_new = not self._runs or not changed.isdisjoint(self._choosing)
+            is_below = [evaluate(size, sizes) <= most for size, most in self._thresholds]
+            is_new = not self._runs or is_below != self._is_below
+            self._is_below = is_below
             if is_new or not np.array_equal(self._tiles[rows], tiles):
                 self._tiles[rows] = tiles
                 if is_new:

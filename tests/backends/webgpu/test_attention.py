@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from arenite.backends.webgpu.attention import LONG
+from arenite.backends.webgpu.table import DispatchTable
 from arenite.dtype import BY_NAME
 from arenite.ir import Node, Var, graph_input, reference
 from arenite.ir.compose.basic import flip, permute, slice_axis
@@ -123,6 +124,27 @@ def test_many_keys_are_seen_in_parts_where_there_are_many() -> None:
         [kernel] = (one for one in program.kernels if "attention" in one.entry_point)
         assert "then" in kernel.code
         assert "checked by the device" not in kernel.code
+
+
+def test_shaders_are_chosen_where_sizes_pass_a_threshold_and_not_for_every_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    webgpu()
+    _, node = turned(Case(4, 2, 0, 0, 64, "float16"), Var("n", 1, 40), Var("s", 1, 3000))
+    chosen: list[int] = []
+    choose = DispatchTable._choose
+
+    def noted(table: DispatchTable) -> None:
+        chosen.append(table._known.get("s", 0))  # the size before
+        choose(table)
+
+    monkeypatch.setattr(DispatchTable, "_choose", noted)
+    with executable([node]) as program:
+        table = loaded(program).bound_table({"n": 1, "s": 1})
+        chosen.clear()
+        for keys in (2, 3, LONG, LONG + 1, LONG + 2, 3000, LONG, 7):
+            table.resize({"n": 1, "s": keys})
+    assert chosen == [LONG, 3000]
 
 
 @pytest.mark.parametrize("kind", ["key", "value"])
