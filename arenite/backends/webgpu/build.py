@@ -8,6 +8,7 @@ reason for what is not done here yet.
     products          of weights that lie as they should: `fast_products.py`; of all others a group
                       has a square of results, through shared memory (`product.py`)
     updates           rows are computed as they are written (`update.py`)
+    indexing by data  as maps (`special.py`); scans by blocks (`scan.py`)
     convolutions      as products, where channels lie side by side (`conv.py`)
     sorting           a thread an element, which counts those before it (`sort.py`)
     all else          as the neutral builders cut it
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from arenite.backends.webgpu import scan, special
 from arenite.backends.webgpu.attention import build_attention
 from arenite.backends.webgpu.channels_last import CONV
 from arenite.backends.webgpu.conv import build_conv
@@ -34,10 +36,11 @@ from arenite.codegen import loop_ir as ir
 from arenite.codegen.check import check, is_storable
 from arenite.codegen.groups import grouped
 from arenite.codegen.index_width import narrow_indices
-from arenite.codegen.kernels import block_products, blocks, narrow, special
+from arenite.codegen.kernels import block_products, blocks, narrow
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.plain import refuse_layouts, with_origins
+from arenite.codegen.kernels.special import RowKernel
 from arenite.codegen.kernels.values import UINT32, index_expr
 from arenite.codegen.wide_integers import with_wide_integers
 from arenite.codegen.word_pairs import with_word_pairs
@@ -58,7 +61,7 @@ def _rows_of_blocks(kernel: Kernel) -> Built:
     """A tile for each block of each row: one row alone, as of an embedding, is many tiles too. Its
     runs are one loop of threads, in which none waits for another; groups are as large as those of
     maps, which a dispatch may have beside it."""
-    draft = special.RowKernel(kernel)
+    draft = RowKernel(kernel)
     w, indices = draft.node.inputs
     count = bounds(w.shape[1])[1] // w.dtype.block_length
     number, row = ir.Name("row"), ir.Name("result_row")
@@ -87,6 +90,7 @@ def _values_first(stores: Sequence[ir.Store]) -> ir.Block:
 #: Kernels of their own, by the op of the first stage.
 _BUILDERS = {
     **special.BUILDERS,
+    **scan.BUILDERS,
     **blocks.BUILDERS,
     **block_products.BUILDERS,
     **narrow.BUILDERS,

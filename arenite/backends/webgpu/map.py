@@ -9,7 +9,7 @@ narrower ones       an iteration makes as many as fill a word, and stores the wo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from arenite.codegen import loop_ir as ir
@@ -65,13 +65,7 @@ class Map(KernelBuilder):
         return self.in_stretches("row", n_points, scope.block)
 
     def in_stretches(self, var: str, count: Dim, block: ir.Block) -> Built:
-        per_thread = max(1, bounds(count)[1] // (THREADS * MANY_GROUPS))
-        length = THREADS * min(MOST_PER_THREAD, per_thread)
-        first = ir.Name("tile") * length
-        last = ir.Binary("min", first + length, index_expr(count))
-        loop = ir.For(var, first, last, block, vector=True)
-        built = self.loop_kernel(ceildiv(count, length), (loop,))
-        return replace(built, loops=grouped(built.loops, THREADS))
+        return in_stretches(self.loop_kernel, var, count, block)
 
     def _words(self, n_points: Dim, per_word: int) -> Built:
         """As many elements an iteration as the narrowest result has in a word; there are more than
@@ -144,6 +138,20 @@ class _ShortSums(Map):
         self._row(scope)
         n_points = product([axis.size for axis in self.nest.outer])
         return self.in_stretches("row", n_points, scope.block)
+
+
+def in_stretches(
+    built_of: Callable[[Dim, ir.Block], Built], var: str, count: Dim, block: ir.Block
+) -> Built:
+    """`block` for each `var` below a count, a stretch of them a group; `built_of` has the arrays,
+    and is given tiles and what each does."""
+    per_thread = max(1, bounds(count)[1] // (THREADS * MANY_GROUPS))
+    length = THREADS * min(MOST_PER_THREAD, per_thread)
+    first = ir.Name("tile") * length
+    last = ir.Binary("min", first + length, index_expr(count))
+    loop = ir.For(var, first, last, block, vector=True)
+    built = built_of(ceildiv(count, length), (loop,))
+    return replace(built, loops=grouped(built.loops, THREADS))
 
 
 def word_of(values: Sequence[ir.Expr], bits: int) -> ir.Expr:

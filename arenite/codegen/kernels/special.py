@@ -30,10 +30,14 @@ TILE_POINTS = 16_384
 
 
 def build_special(kernel: Kernel) -> Built:
-    node = kernel.stages[0].node
-    for value in (node, *node.inputs):
+    return built_by(RowKernel(kernel))
+
+
+def built_by(draft: RowKernel) -> Built:
+    """The same in a frame of rows of its own."""
+    for value in (draft.node, *draft.node.inputs):
         check_dtype(value)
-    return _BUILDERS[node.op](RowKernel(kernel))
+    return _BUILDERS[draft.node.op](draft)
 
 
 class RowKernel:
@@ -156,24 +160,32 @@ def _copied(draft: RowKernel, data: Node, count: Dim) -> ir.For:
 
 def _scatter_elements(draft: RowKernel) -> Built:
     """Rows are points of `before`: a copy of the data, then the updates in order."""
-    data, indices, updates = draft.node.inputs
+    data, indices, _ = draft.node.inputs
     axis = draft.node.attr("axis")
     before, size, after = three_axes(data.shape, axis)
     count = indices.shape[axis]
-    place = (_ROW * index_expr(count) + _K) * index_expr(after) + _V
+    columns = loop("v", after, *scattered(draft, _INSIDE), vector=after != 1)
+    body = (_copied(draft, data, size * after), loop("k", count, columns, vector=False))
+    return draft.finish(before, (size + count) * after, body, "inout")
+
+
+def scattered(draft: RowKernel, mask: ir.Name, *more: ir.Stmt) -> ir.Block:
+    """Update `k` of column `v` of a row, where the mask holds: that the index is `inside`, or what
+    `more` makes of it."""
+    data, indices, updates = draft.node.inputs
+    axis = draft.node.attr("axis")
+    _, size, after = three_axes(data.shape, axis)
+    place = (_ROW * index_expr(indices.shape[axis]) + _K) * index_expr(after) + _V
     target = (_ROW * index_expr(size) + _AT) * index_expr(after) + _V
     update: ir.Expr = draft.load(updates, place)
     reduction = draft.node.attr("reduction")
     if reduction != "none":
         wide = compute_dtype(draft.node.dtype)
-        old = ir.Load("out0", target, draft.node.dtype, _INSIDE)
+        old = ir.Load("out0", target, draft.node.dtype, mask)
         combined = ir.Binary(reduction, cast(old, wide), cast(update, wide))
         update = cast(combined, draft.node.dtype)
-    store = ir.Store("out0", target, update, _INSIDE)
     found = _found(draft.load(indices, place), size)
-    columns = loop("v", after, *found, store, vector=after != 1)
-    body = (_copied(draft, data, size * after), loop("k", count, columns, vector=False))
-    return draft.finish(before, (size + count) * after, body, "inout")
+    return *found, *more, ir.Store("out0", target, update, mask)
 
 
 #: Elements behind the axis from which on a row is worth a row of the frame.
@@ -181,40 +193,55 @@ LONG_ROW = 64
 
 
 def _update_slice(draft: RowKernel) -> Built:
-    """Rows are those that are put in, or, where they are short and side by side, all of them at a
-    point of `before`. Where the result has other bytes than the data, points of `before`, each
-    copied first."""
-    data, rows, start = draft.node.inputs
+    """Where the result has other bytes than the data, rows are points of `before`, each copied
+    first."""
+    if draft.kernel.overwrites:
+        return updated_rows(draft)
+    data, rows, _ = draft.node.inputs
     axis = draft.node.attr("axis")
     before, size, after = _of_whole_elements(data, axis)
-    count, at = rows.shape[axis], _AT
+    count = rows.shape[axis]
+    each = loop("k", count, *_put(draft, _ROW, _K, after), vector=False)
+    body = (_copied(draft, data, size * after), each)
+    return draft.finish(before, (size + count) * after, body)
 
-    def put(point: ir.Expr, row: ir.Expr, n: Dim = after) -> ir.Block:
-        """`n` elements from a row on."""
-        target_row: ir.Expr = at
-        if start.ndim:
-            found = _found(draft.index(start, row), size)
-        else:
-            inside = (at >= 0) & (at <= index_expr(size - count))
-            found = (
-                ir.Let("at", draft.index(start, ir.index(0))),
-                ir.Let("inside", inside),
-                ir.Require(_INSIDE, _OUT_OF_RANGE),
-            )
-            target_row = at + row
-        target = (point * index_expr(size) + target_row) * index_expr(after) + _V
-        source = (point * index_expr(count) + row) * index_expr(after) + _V
-        store = ir.Store("out0", target, draft.load(rows, source), _INSIDE)
-        return *found, loop("v", n, store, vector=n != 1)
 
-    if not draft.kernel.overwrites:
-        each = loop("k", count, *put(_ROW, _K), vector=False)
-        body = (_copied(draft, data, size * after), each)
-        return draft.finish(before, (size + count) * after, body)
+def updated_rows(draft: RowKernel) -> Built:
+    """Rows are those that are put in, or, where they are short and side by side, all of them at a
+    point of `before`."""
+    data, rows, start = draft.node.inputs
+    axis = draft.node.attr("axis")
+    before, _, after = _of_whole_elements(data, axis)
+    count = rows.shape[axis]
     if start.ndim or bounds(after)[1] >= LONG_ROW:
         row = _ROW % index_expr(count)
-        return draft.finish(before * count, after, put(_ROW // index_expr(count), row))
-    return draft.finish(before, count * after, put(_ROW, ir.index(0), count * after))
+        return draft.finish(
+            before * count, after, _put(draft, _ROW // index_expr(count), row, after)
+        )
+    return draft.finish(before, count * after, _put(draft, _ROW, ir.index(0), count * after))
+
+
+def _put(draft: RowKernel, point: ir.Expr, row: ir.Expr, n: Dim) -> ir.Block:
+    """`n` elements from a row on, at a point of `before`."""
+    data, rows, start = draft.node.inputs
+    axis = draft.node.attr("axis")
+    _, size, after = _of_whole_elements(data, axis)
+    count = rows.shape[axis]
+    target_row: ir.Expr = _AT
+    if start.ndim:
+        found = _found(draft.index(start, row), size)
+    else:
+        inside = (_AT >= 0) & (index_expr(size - count) >= _AT)
+        found = (
+            ir.Let("at", draft.index(start, ir.index(0))),
+            ir.Let("inside", inside),
+            ir.Require(_INSIDE, _OUT_OF_RANGE),
+        )
+        target_row = _AT + row
+    target = (point * index_expr(size) + target_row) * index_expr(after) + _V
+    source = (point * index_expr(count) + row) * index_expr(after) + _V
+    store = ir.Store("out0", target, draft.load(rows, source), _INSIDE)
+    return *found, loop("v", n, store, vector=n != 1)
 
 
 def _transfer(draft: RowKernel) -> Built:
@@ -226,27 +253,33 @@ def _transfer(draft: RowKernel) -> Built:
     return draft.finish(ceildiv(count, TILE_POINTS), TILE_POINTS, (copy,))
 
 
-def _scan(op: str) -> Callable[[RowKernel], Built]:
-    def build(draft: RowKernel) -> Built:
-        [x] = draft.node.inputs
-        before, size, after = three_axes(x.shape, draft.node.attr("axis"))
-        wide = compute_dtype(x.dtype)
-        at = (_ROW * index_expr(size) + _K) * index_expr(after) + _V
-        total = ir.Name("total", wide)
-        column: ir.Block = (
-            ir.Accumulator("total", ir.Const(neutral(op, wide), wide)),
-            loop(
-                "k",
-                size,
-                ir.Accumulate("total", op, cast(draft.load(x, at), wide)),
-                ir.Store("out0", at, cast(total, x.dtype)),
-                vector=False,
-            ),
-        )
-        body = (loop("v", after, *column, vector=after != 1),)
-        return draft.finish(before, size * after, body)
+def _scan(draft: RowKernel) -> Built:
+    before, size, after = three_axes(draft.node.shape, draft.node.attr("axis"))
+    body = (loop("v", after, *scanned(draft), vector=after != 1),)
+    return draft.finish(before, size * after, body)
 
-    return build
+
+#: How a scan combines what it has with the next element.
+SCANS = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
+
+
+def scanned(draft: RowKernel) -> ir.Block:
+    """Column `v` of a row, from its first element to its last."""
+    [x] = draft.node.inputs
+    _, size, after = three_axes(x.shape, draft.node.attr("axis"))
+    op, wide = SCANS[draft.node.op], compute_dtype(x.dtype)
+    at = (_ROW * index_expr(size) + _K) * index_expr(after) + _V
+    total = ir.Name("total", wide)
+    return (
+        ir.Accumulator("total", ir.Const(neutral(op, wide), wide)),
+        loop(
+            "k",
+            size,
+            ir.Accumulate("total", op, cast(draft.load(x, at), wide)),
+            ir.Store("out0", at, cast(total, x.dtype)),
+            vector=False,
+        ),
+    )
 
 
 def _random_bits(draft: RowKernel) -> Built:
@@ -302,10 +335,7 @@ _BUILDERS: dict[str, Callable[[RowKernel], Built]] = {
     "scatter_elements": _scatter_elements,
     "update_slice": _update_slice,
     "transfer": _transfer,
-    "cumsum": _scan("add"),
-    "cumprod": _scan("mul"),
-    "cummax": _scan("max"),
-    "cummin": _scan("min"),
+    **dict.fromkeys(SCANS, _scan),
     "random_bits": _random_bits,
 }
 

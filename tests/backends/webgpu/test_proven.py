@@ -71,6 +71,13 @@ GRAPHS: dict[str, Callable[[], Node]] = {
         "matmul", x(N, 70), graph_input("w", 1, (70, N), F32), **PLAIN
     ),
     "rows that data names, under a mask": gathered,
+    "blocks of lines, one after another": lambda: make("cumsum", x(N, 700, 3), axis=1),
+    "updates in their order": lambda: make(
+        "scatter_elements",
+        *(x(5, N), graph_input("at", 1, (9, N), INT64), graph_input("y", 2, (9, N), F32)),
+        axis=0,
+        reduction="add",
+    ),
     "a convolution of any size": padded_image,
     "rows by floats, few or many": lambda: make(
         "matmul", x(N, 64), constant(np.ones((64, 72), np.float32)), **PLAIN
@@ -86,8 +93,9 @@ def test_what_is_proven_is_not_checked_and_says_so(name: str) -> None:
     webgpu()
     with compile_graph(Graph.of([GRAPHS[name]()]), ON_WEBGPU) as program:
         shaders = shaders_of(program.compiled.image)
-        used = [shaders[one.entry] for one in program.compiled.launches]
-        used += [smaller for one in used for _, _, smaller in one.smaller]
+        used = [
+            one for launch in program.compiled.launches for one in shaders[launch.entry].every()
+        ]
         assert {one.is_proven for one in used} == {True}
         assert {one.code.partition("\n")[0] for one in program.kernels} == {"// accesses: proven"}
 
