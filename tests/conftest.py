@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.tiers"]
+pytest_plugins = ["tests.tiers", "tests.adapters"]
 
 # How long an example takes on a busy machine says nothing.
 settings.register_profile("untimed", deadline=None)

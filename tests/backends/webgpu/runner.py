@@ -32,6 +32,7 @@ from arenite.program.compiled import Compiled
 from arenite.program.options import Options
 from arenite.runtime.compiled_program import CompiledProgram
 from arenite.runtime.executable import Executable
+from tests import adapters
 
 Array = NDArray[Any]
 
@@ -51,10 +52,13 @@ def opened() -> WebGpuAllocator | str:
 
 
 def webgpu() -> WebGpuAllocator:
-    """The device; where there is none the test is skipped, and says what to install."""
+    """The device; where there is none the test is skipped, and says what to install. It is counted
+    in both cases."""
     found = opened()
     if isinstance(found, str):
+        adapters.asked.add(adapters.NONE)
         pytest.skip(found)
+    adapters.asked.add(found.adapter_name)
     return found
 
 
