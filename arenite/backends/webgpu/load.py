@@ -191,7 +191,7 @@ class WebGpuProgram(LoadedProgram):
         step = {name: size - self._last.get(name, size) for name, size in sizes.items()}
         self._expected = {name: size + step[name] for name, size in sizes.items()}
         self._last = dict(sizes)
-        for _, one in self._recorded.items():
+        for one in self._recorded.values():
             self.staging.give_back(one.exchange.staging)
         self._recorded.clear()
         is_within = all(
