@@ -207,7 +207,7 @@ def made(case: Case) -> Made:
     built = BACKEND.builder(Options(device="webgpu"))(kernel, "")
     shader = lower(built.loops)  # type: ignore[arg-type]
     n, roles = len(shader.arrays), [role for _, _, role in shader.arrays]
-    text = shader.module(tuple(range(n)), tuple(role == "in" for role in roles), 32)
+    text = shader.module(tuple((k,) for k in range(n)), tuple(role == "in" for role in roles), 32)
     unit = cuda_text(text, shader.threads)
     return Made(shader, kernel.inputs, evaluate(built.tiles, {}), unit)
 

@@ -71,11 +71,12 @@ def shaders_of(image: bytes) -> list[Shader]:
 
 
 class BoundShader(NamedTuple):
-    """A shader whose arrays lie in these of its regions; `name` is the kernel's, for errors."""
+    """A shader whose arrays each lie in one of its regions, or in some one after another; `name` is
+    the kernel's, for errors."""
 
     name: str
     shader: Shader
-    bindings: tuple[int, ...]
+    bindings: tuple[tuple[int, ...], ...]
     read_only: tuple[bool, ...]
 
 
@@ -101,7 +102,10 @@ def pipelines_of(device: WebGpuAllocator, bound: Sequence[BoundShader]) -> list[
 
 @lru_cache(MAX_PIPELINES)
 def _text(
-    shader: Shader, bindings: tuple[int, ...], read_only: tuple[bool, ...], subgroup: int
+    shader: Shader,
+    bindings: tuple[tuple[int, ...], ...],
+    read_only: tuple[bool, ...],
+    subgroup: int,
 ) -> str:
     return shader.module(bindings, read_only, subgroup)
 

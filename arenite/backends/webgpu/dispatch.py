@@ -99,7 +99,7 @@ def bind(
 def bound_shaders(one: Bound) -> list[BoundShader]:
     """What the pipelines of a launch are made of: its own, and of what follows."""
     regions = _regions(one)
-    bindings = tuple(regions.index(region) for region, _ in one.places)
+    bindings = tuple(tuple(map(regions.index, region.every)) for region, _ in one.places)
     read_only = tuple(region.read_only for region in regions)
     following = one.shader.following
     shaders = [one.shader] if following is None else [one.shader, following]
@@ -108,7 +108,7 @@ def bound_shaders(one: Bound) -> list[BoundShader]:
 
 def _regions(one: Bound) -> list[Region]:
     """Those of a launch, each once, in the order of their bindings."""
-    return list(dict.fromkeys(region for region, _ in one.places))
+    return list(dict.fromkeys(part for region, _ in one.places for part in region.every))
 
 
 def _check_alignment(one: Bound) -> None:

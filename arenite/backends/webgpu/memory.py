@@ -4,15 +4,16 @@ arena      packed, state and work values, as the plan has them; inputs and outpu
            and are copied by launches of their own
 weights    constants, read-only
 
-Each is as many buffers as it takes, since a binding has a limit (`arena_cuts.py`).
+Each is as many buffers as it takes, since a binding has a limit (`arena_cuts.py`); so is a constant
+that is longer by itself.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,9 @@ from arenite.program.compiled import Compiled
 
 Array = NDArray[Any]
 
+#: Bytes of which a region has whole ones where an array goes on in the next.
+_PIECE = 256
+
 
 @dataclass(frozen=True, slots=True)
 class Region:
@@ -41,6 +45,13 @@ class Region:
     buffer: Buffer = field(compare=False)
     gpu: Any = field(compare=False)  # wgpu's handle
     read_only: bool = False
+    #: Those in which an array goes on that begins here and is longer than can be bound at once.
+    rest: tuple[Region, ...] = field(default=(), compare=False)
+
+    @property
+    def every(self) -> tuple[Region, ...]:
+        """It, and those in which it goes on."""
+        return (self, *self.rest)
 
     @classmethod
     def of(cls, name: str, buffer: Buffer, read_only: bool = False) -> Region:
@@ -99,23 +110,36 @@ class Regions:
         return Region.of(name, Buffer.allocate(self._device, uint8, shape), read_only)
 
     def _placed_weights(self, name: str, constants: Mapping[int, Constant]) -> list[Region]:
-        """Constants in as few buffers as their sizes let them, one after another."""
+        """Constants in as few buffers as their sizes let them, one after another; those that can't
+        be bound at once in buffers of their own."""
         parts: list[dict[int, int]] = [{}]
         ends = [0]
+        regions: list[Region] = []
         for number, constant in constants.items():
             nbytes = rounded(constant.nbytes)
+            if nbytes > self._largest:
+                first, *rest = self._pieces(name, len(regions), nbytes)
+                regions += [first, *rest]
+                self.weight_at[number] = replace(first, rest=tuple(rest)), 0
+                continue
             if ends[-1] and ends[-1] + nbytes > self._largest:
                 parts.append({})
                 ends.append(0)
             parts[-1][number] = ends[-1]
             ends[-1] += nbytes
-        regions: list[Region] = []
         for part, end in zip(parts, ends, strict=True):
             if part:
                 region = self._region(f"{name}{len(regions)}", end, read_only=True)
                 regions.append(region)
                 self.weight_at |= {number: (region, at) for number, at in part.items()}
         return regions
+
+    def _pieces(self, name: str, number: int, nbytes: int) -> Iterator[Region]:
+        """As many regions as one array takes, all but the last as long as can be."""
+        length = self._largest // _PIECE * _PIECE
+        for k, begin in enumerate(range(0, nbytes, length)):
+            size = min(length, nbytes - begin)
+            yield self._region(f"{name}{number + k}", size, read_only=True)
 
     def give_back_sources(self) -> None:
         """Let go of the memory of what is packed: work that was submitted keeps it until it is
@@ -131,11 +155,15 @@ class Regions:
         meanwhile."""
         large = []
         for number, (region, at) in self.weight_at.items():
-            constant = constants[number]
-            if constant.storage is not None and Upload.is_for(constant.storage):
-                large.append(Upload(constant.storage, region.gpu, at))
-            elif constant.nbytes:
-                constant.copy_to(region.buffer.view(at, constant.nbytes))
+            constant, begin = constants[number], 0
+            for one in region.every:
+                nbytes = min(constant.nbytes - begin, one.buffer.nbytes - at)
+                storage = constant.storage
+                if storage is not None and Upload.is_for(storage):
+                    large.append(Upload(storage.view(begin, nbytes), one.gpu, at))
+                elif nbytes:
+                    constant.copy_to(one.buffer.view(at, nbytes), begin)
+                begin += nbytes
         return uploading(self._device, large)
 
     def contents(self) -> NDArray[np.uint8]:
@@ -197,13 +225,15 @@ class Constant:
         found = self.source.storage if isinstance(self.source, BufferSource) else None
         return found if isinstance(found, Buffer) else None
 
-    def copy_to(self, target: Buffer) -> None:
-        """A file is read part by part, past its mapping, which may be cut short under us."""
+    def copy_to(self, target: Buffer, begin: int) -> None:
+        """Its bytes from one on, as many as there is room for. A file is read part by part, past
+        its mapping, which may be cut short under us."""
         storage = self.storage
         if storage is None:
-            target.copyin(np.ascontiguousarray(self.array()))
+            content = np.ascontiguousarray(self.array()).reshape(-1).view(np.uint8)
+            target.copyin(content[begin : begin + target.nbytes])
         else:
-            target.copy_from(storage)
+            target.copy_from(storage.view(begin, target.nbytes))
 
 
 def constants_of(interface: GraphInterface, compiled: Compiled) -> dict[int, Constant]:

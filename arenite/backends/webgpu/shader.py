@@ -91,18 +91,22 @@ class Shader:
         known = {"arrays": arrays, **names, "smaller": smaller, "following": following}
         return cls(**{**data, **known})
 
-    def module(self, bindings: Sequence[int], read_only: Sequence[bool], subgroup: int = 0) -> str:
-        """The whole text, where array k lies in the region at `bindings[k]` (counted from 0), of
-        which some can only be read. Lanes of a subgroup, if all have so many, are summed at
-        once."""
+    def module(
+        self, bindings: Sequence[Sequence[int]], read_only: Sequence[bool], subgroup: int = 0
+    ) -> str:
+        """The whole text, where array k lies in the region at `bindings[k]` (counted from 0), or in
+        several one after another; of all some can only be read. Lanes of a subgroup, if all have so
+        many, are summed at once."""
         atomic = {
             binding
-            for (name, _, _), binding in zip(self.arrays, bindings, strict=True)
+            for (name, _, _), own in zip(self.arrays, bindings, strict=True)
+            for binding in own
             if name in self.atomic
         }
         in_fours = {
             binding
-            for (name, _, _), binding in zip(self.arrays, bindings, strict=True)
+            for (name, _, _), own in zip(self.arrays, bindings, strict=True)
+            for binding in own
             if name in self.wide
         } - atomic
         lines = []
@@ -114,8 +118,12 @@ class Shader:
                 f"@group(0) @binding({FIRST_REGION + number}) "
                 f"var<storage, {access}> region{number}: array<{word}>;"
             )
-        for (name, bits, role), number in zip(self.arrays, bindings, strict=True):
+        for (name, bits, role), (number, *rest) in zip(self.arrays, bindings, strict=True):
             kind = "atomic" if number in atomic else "fours" if number in in_fours else ""
+            if rest:
+                own = [f"region{one}" for one in (number, *rest)]
+                lines += _spread(name, own, kind, has_fours=name in self.wide)
+                continue
             lines += _access(name, bits, role, f"region{number}", kind)
             if name in self.wide:
                 lines.append(_four_words(name, f"region{number}", kind))
@@ -153,6 +161,30 @@ def _access(name: str, bits: int, role: str, region: str, kind: str) -> list[str
         f"  atomicOr(&{word}, (bits & {mask:#x}u) << first);",
         "}",
     ]
+
+
+def _spread(name: str, regions: Sequence[str], kind: str, has_fours: bool) -> list[str]:
+    """How an array that goes on from region to region is read, by word and, where it `has_fours`,
+    four words at once; all regions but the last are full, of whole fours."""
+    words, per_item = ("[i / 4u][i % 4u]", "4u") if kind == "fours" else ("[i]", "1u")
+    lines = [
+        f"fn {name}_word(at: u32) -> u32 {{ var i = parameters.{name}_at + at;",
+        *_found(regions, words, per_item),
+    ]
+    if has_fours:
+        lines += [
+            f"fn {name}_four(at: u32) -> vec4<u32> {{ var i = parameters.{name}_at / 4u + at;",
+            *_found(regions, "[i]", "1u"),
+        ]
+    return lines
+
+
+def _found(regions: Sequence[str], item: str, per_item: str) -> Iterator[str]:
+    """Return item `i` of regions one after another."""
+    for region in regions[:-1]:
+        yield f"  {{ let n = arrayLength(&{region}) * {per_item};"
+        yield f"    if (i < n) {{ return {region}{item}; }} i -= n; }}"
+    yield f"  return {regions[-1]}{item}; }}"
 
 
 def _four_words(name: str, region: str, kind: str) -> str:
