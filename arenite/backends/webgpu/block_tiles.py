@@ -73,7 +73,7 @@ def build_block_tiles(builder: ProductBuilder) -> Built:
             turns=ir.index(text.turns),
         ),
         ir.Barrier(),
-        *parts(builder, text.part(), height, width // n_products),
+        *parts(text.part(), height, width // n_products, builder.results, n_products),
     )
     n_tiles = n_squares(builder, height, width // n_products)
     return builder.kernel_of(n_tiles, block, text.threads, shared)

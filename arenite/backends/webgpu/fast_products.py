@@ -41,9 +41,10 @@ def build_fast_product(kernel: Kernel, same_sums: bool = False) -> Built | None:
     if not can_be_many(of_many):
         return None
     is_block = builder.weights[0].dtype.is_block
-    many = build_block_tiles(of_many) if is_block else build_many_rows(of_many)
-    is_open = isinstance(builder.n_rows, Var) and fewest <= MOST_ROWS
-    return _with_few(builder, builder.n_rows, many) if is_open and can_be_few(builder) else many
+    with_few = isinstance(builder.n_rows, Var) and fewest <= MOST_ROWS and can_be_few(builder)
+    # Kernels that are taken instead have the same arrays, without memory for parts.
+    many = build_block_tiles(of_many) if is_block else build_many_rows(of_many, not with_few)
+    return _with_few(builder, builder.n_rows, many) if with_few else many
 
 
 def _few_rows(builder: ProductBuilder, most: int, n_blocks: Dim = 1) -> Built:

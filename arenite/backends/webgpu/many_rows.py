@@ -12,6 +12,9 @@ and stored in order. Blocks: see `block_tiles`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from arenite.backends.webgpu.depth_parts import STRETCH, DepthParts
 from arenite.backends.webgpu.few_rows import halves_text, lies_in_rows
 from arenite.backends.webgpu.products import SUMS, ProductBuilder, Side
 from arenite.codegen import loop_ir as ir
@@ -28,6 +31,7 @@ OWN = 8
 MANY_GROUPS = 120
 
 _X, _W = "of_rows", "of_columns"
+_TILE = ir.Name("tile")
 
 
 def can_be_many(builder: ProductBuilder) -> bool:
@@ -46,48 +50,76 @@ def _is_turned(builder: ProductBuilder, w: Side) -> bool:
     return not any(n % per_four for n in (bounds(w.first)[1], w.deep, builder.n_columns))
 
 
-def build_many_rows(builder: ProductBuilder) -> Built:
-    """The kernel for any number of rows."""
+def build_many_rows(builder: ProductBuilder, may_part: bool) -> Built:
+    """The kernel for any number of rows; whether its depth may be in parts, which takes memory."""
     n_products = len(builder.weights)
-    height, width = rectangle(bounds(builder.n_rows)[1], builder.n_columns * n_products)
+    most_rows = bounds(builder.n_rows)[1]
+    height, width = rectangle(most_rows, builder.n_columns * n_products)
     # Small rectangles have few threads: twice as many, of which each half takes every other step.
     halves = 2 if height * width < 128 * 128 else 1
     text = _Text(builder, height, width, halves)
-    arrays = builder.arrays
-    block: ir.Block = (
+    if may_part and n_products == 1:
+        n_groups = -(-most_rows // height) * -(-builder.n_columns // width)
+        in_parts = DepthParts.of(n_groups, MANY_GROUPS, text.depth, text.step)
+        if in_parts.count > 1:
+            return _in_parts(builder, text, in_parts)
+    block = (
         *squares(builder, height, width // n_products),
+        *_summed(builder, text),
+        *parts(text.part(), height, width // n_products, builder.results, n_products),
+    )
+    n_tiles = n_squares(builder, height, width // n_products)
+    return builder.kernel_of(n_tiles, block, text.threads, text.shared)
+
+
+def _in_parts(builder: ProductBuilder, text: _Text, in_parts: DepthParts) -> Built:
+    height, width = text.height, text.width
+
+    def stored(count: int, row: ir.Expr, column: ir.Expr) -> ir.For:
+        return in_parts.stored(builder, count, row, column)
+
+    block = (
+        *in_parts.places(_TILE, text.depth),
+        *squares(builder, height, width, ir.Name("rectangle")),
+        *_summed(builder, text, STRETCH),
+        *parts(text.part(), height, width, stored),
+    )
+    n_tiles = n_squares(builder, height, width) * in_parts.count
+    scratch = (in_parts.scratch(builder),)
+    built = builder.kernel_of(n_tiles, block, text.threads, text.shared, scratch)
+    return in_parts.with_sums(builder, built, height * width)
+
+
+def _summed(builder: ProductBuilder, text: _Text, stretch: tuple[ir.Name, ...] = ()) -> ir.Block:
+    """Sums over the depth, or from one name of a stretch to the other, which each thread has in
+    variables."""
+    arrays = builder.arrays
+    steps = -(-text.depth // text.step)
+    return (
         ir.Foreign(
-            text.sums(),
-            SQUARE,
+            text.sums(*(f"u32(${one.name})" for one in stretch)),
+            (*SQUARE, *stretch),
             arrays,
             (_X, _W),
             arrays,
             accesses=builder.accesses(),
-            turns=ir.index(1 + -(-text.depth // text.step) * (text.own_step + 2)),
+            turns=ir.index(1 + steps * (text.own_step + 2)),
         ),
         ir.Barrier(),
-        *parts(builder, text.part(), height, width // n_products),
     )
-    shared = [
-        ir.SharedArray(_X, FLOAT32, text.step * (height // 4 + 1), 4),
-        ir.SharedArray(_W, FLOAT32, text.step * (width // 4 + 1), 4),
-        ir.SharedArray(SUMS, FLOAT32, height // OWN * width),
-    ]
-    n_tiles = n_squares(builder, height, width // n_products)
-    return builder.kernel_of(n_tiles, block, text.threads, shared)
 
 
 #: What text of a rectangle asks for.
 SQUARE = tuple(map(ir.Name, ("square_row", "square_column", "n_rows", "x_first")))
 
 
-def squares(builder: ProductBuilder, height: int, width: int) -> ir.Block:
+def squares(builder: ProductBuilder, height: int, width: int, tile: ir.Expr = _TILE) -> ir.Block:
     """Which rectangle a tile is."""
     down = index_expr(maximum(ceildiv(builder.n_rows, height), 1))
     return (
         *builder.rows_of_x(),
-        ir.Let("square_row", ir.Name("tile") % down),
-        ir.Let("square_column", ir.Name("tile") // down),
+        ir.Let("square_row", tile % down),
+        ir.Let("square_column", tile // down),
     )
 
 
@@ -95,10 +127,17 @@ def n_squares(builder: ProductBuilder, height: int, width: int) -> Dim:
     return ceildiv(builder.n_rows, height) * -(-builder.n_columns // width)
 
 
-def parts(builder: ProductBuilder, text: str, height: int, width: int) -> ir.Block:
-    """Results by what text puts into shared memory, one row of each thread after another."""
+def parts(
+    text: str,
+    height: int,
+    width: int,
+    results: Callable[[int, ir.Expr, ir.Expr], ir.For],
+    n_products: int = 1,
+) -> ir.Block:
+    """Results, of so many at these rows and columns, by what text puts into shared memory, one row
+    of each thread after another."""
     result, part, count = ir.Name("result"), ir.Name("part"), height // OWN * width
-    n_sums = ir.index(count * len(builder.weights))
+    n_sums = ir.index(count * n_products)
     own = ir.Access(SUMS, result, ((result.name, n_sums - 1),))
     row = ir.Name("square_row") * height + result // width * OWN + part
     column = ir.Name("square_column") * width + result % width
@@ -107,7 +146,7 @@ def parts(builder: ProductBuilder, text: str, height: int, width: int) -> ir.Blo
         OWN,
         ir.Foreign(text, (part,), (), (SUMS,), accesses=(own,)),
         ir.Barrier(),
-        builder.results(count, row, column),
+        results(count, row, column),
         ir.Barrier(),
         vector=False,
     )
@@ -153,8 +192,18 @@ class _Text:
         self.own_width = width // len(builder.weights)
         self.cells = [(i, j) for i in range(OWN) for j in range(2)]
 
-    def sums(self) -> str:
-        """All sums, in variables of each thread."""
+    @property
+    def shared(self) -> list[ir.SharedArray]:
+        """Arrays in shared memory."""
+        return [
+            ir.SharedArray(_X, FLOAT32, self.step * (self.height // 4 + 1), 4),
+            ir.SharedArray(_W, FLOAT32, self.step * (self.width // 4 + 1), 4),
+            ir.SharedArray(SUMS, FLOAT32, self.height // OWN * self.width),
+        ]
+
+    def sums(self, begin: str = "0u", end: str = "") -> str:
+        """All sums, over a stretch of the depth or all of it, in variables of each thread."""
+        end = end or f"{self.depth}u"
         lines = [
             f"let tx = lane % {self.width // OWN}u;",
             f"let ty = lane / {self.width // OWN}u % {self.height // OWN}u;",
@@ -167,10 +216,10 @@ class _Text:
         last = (self.depth - 1) // self.step * self.step
         lines += [
             *declared,
-            "{ let k = 0u;",
+            f"{{ let k = {begin};",
             *loads,
             "}",
-            f"for (var step = 0u; step < {self.depth}u; step += {self.step}u) {{",
+            f"for (var step = {begin}; step < {end}; step += {self.step}u) {{",
             *stores,
             "workgroupBarrier();",
             # The following step is under way while this one is multiplied.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.build import KernelBuilder
-from arenite.codegen.kernels.built import Built
+from arenite.codegen.kernels.built import Built, Scratches
 from arenite.codegen.kernels.loops import Axis, loop_var
 from arenite.codegen.kernels.values import FLOAT32, Scope, cast, index_expr, loop
 from arenite.dtype import DType, Kind, uint8
@@ -210,9 +210,10 @@ class ProductBuilder(KernelBuilder):
         block: ir.Block,
         threads: int,
         shared: Sequence[ir.SharedArray],
+        scratch: Scratches = (),
     ) -> Built:
         """All of it, where arrays of blocks are bytes."""
-        built = self.loop_kernel(n_tiles, block)
+        built = self.loop_kernel(n_tiles, block, scratch)
         arrays = tuple(
             replace(one, dtype=uint8) if one.dtype.is_block else one for one in built.loops.arrays
         )

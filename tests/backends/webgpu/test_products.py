@@ -62,6 +62,36 @@ def test_a_few_rows_by_floats(dtype: DType, depth: int) -> None:
 
 @pytest.mark.parametrize("transpose_b", [True, False])
 @pytest.mark.parametrize("dtype", [F32, F16])
+@pytest.mark.parametrize("depth", [1536, 1608, 4104])
+def test_a_long_depth_of_few_rectangles_is_summed_in_parts(
+    depth: int, dtype: DType, transpose_b: bool
+) -> None:
+    n = Var("n", 9, 100)
+    w, bias = numbers(72, depth, seed=1).astype(dtype.to_numpy()), numbers(72, seed=2)
+    stored = w if transpose_b else np.ascontiguousarray(w.T)
+    x = graph_input("x", 0, (n, depth), F32)
+    with executable([product(x, buffer(stored), transpose_b) + constant(bias)]) as program:
+        shaders = [one for one in loaded(program).shaders if one.following is not None]
+        assert len(shaders) == 1
+        for rows in (9, 64, 65, 100):
+            data = numbers(rows, depth, seed=rows)
+            [found] = program(data)
+            near(found, data, w, bias)
+            assert found.tobytes() == program(data)[0].tobytes()
+        program.verify()
+
+
+def test_beside_each_other_products_of_a_short_depth_stay_one_dispatch() -> None:
+    """Query, key and value of a narrow model: in parts they would be six."""
+    x = graph_input("x", 0, (64, 768), F32)
+    weights = [constant(numbers(192, 768, seed=k)) for k in range(3)]
+    with executable([product(x, w) for w in weights]) as program:
+        program(numbers(64, 768))
+        assert all(one.following is None for one in loaded(program).shaders)
+
+
+@pytest.mark.parametrize("transpose_b", [True, False])
+@pytest.mark.parametrize("dtype", [F32, F16])
 @pytest.mark.parametrize(
     ("rows", "depth", "columns"), [(130, 40, 136), (9, 16, 8), (70, 8, 72), (40, 24, 264)]
 )
