@@ -43,6 +43,8 @@ class Area:
 AREAS = (
     Area("tests/test_docs.py", 80),
     Area("tests/test_*.py", 70),
+    Area("tests/backends/webgpu/test_suite.py", 3),
+    Area("tests/backends/webgpu/*", 27),
     Area("tests/cli/*", 40),
     Area("tests/codegen/*", 76),
     Area("tests/device/*", 15),

@@ -127,6 +127,12 @@ def widened(array: Array, dtype: DType) -> Array:
     return array
 
 
+def comparable(array: Array) -> Array:
+    """The same numbers in a type that NumPy puts in order: of ml_dtypes' own it knows none, or one
+    in which NaN is anywhere."""
+    return array if array.dtype.isbuiltin != 2 else array.astype(np.float32)
+
+
 def exact(array: Array, dtype: DType) -> Array:
     """Elements in the widest type of their kind: what sums and contractions accumulate in."""
     if dtype.kind is Kind.FLOAT:

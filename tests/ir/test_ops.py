@@ -265,3 +265,21 @@ def test_sizes_of_results_may_be_open() -> None:
     assert bounds(joined.shape[2]) == (12, 36)
     backwards = make("slice", x(n), start=(n - 1,), stop=(-1,), step=(-2,))
     assert backwards.shape == ((n + 1) // 2,)
+
+
+@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn", "bfloat16", "float16"])
+@pytest.mark.parametrize("descending", [False, True])
+def test_nan_is_the_greatest_of_every_float_that_is_sorted(name: str, descending: bool) -> None:
+    """NumPy itself sorts what ml_dtypes calls a float, and has NaN anywhere."""
+    given = np.array([1, np.nan, 0, 2, 0, -1, np.nan, 5, 0], np.float32)
+    array = given.astype(BY_NAME[name].to_numpy())
+    nodes = [
+        make("argsort", constant(array), axis=0, descending=descending),
+        make("select", constant(array), count=9, descending=descending),
+        make("argmax", constant(array), axis=0),
+    ]
+    places, selected, greatest = evaluate(Graph.of(nodes))
+    ascending, downwards = [5, 2, 4, 8, 0, 3, 7, 1, 6], [1, 6, 7, 3, 0, 2, 4, 8, 5]
+    np.testing.assert_array_equal(places, downwards if descending else ascending)
+    np.testing.assert_array_equal(selected, places)
+    assert greatest == 1

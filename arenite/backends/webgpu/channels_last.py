@@ -142,8 +142,8 @@ def short_product(node: Node) -> Node:
     if not is_float or not is_given or w.ndim != 2 or not 2 <= x.ndim <= 5:
         return node
     depth, columns = w.shape
-    is_even = all(isinstance(size, int) and size % FOUR == 0 for size in w.shape)
-    if bounds(product(x.shape[:-1]))[1] > SHORT_ROWS or not is_even:
+    is_in_fours = all(isinstance(size, int) and size > 0 == size % FOUR for size in w.shape)
+    if bounds(product(x.shape[:-1]))[1] > SHORT_ROWS or not is_in_fours:
         return node
     n = x.ndim - 2
     one = {"strides": (1,) * n, "dilations": (1,) * n, "padding": ((0, 0),) * n, "groups": 1}

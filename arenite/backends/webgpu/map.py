@@ -73,14 +73,18 @@ class Map(KernelBuilder):
         scope = Scope()
         rows = [self._row_at(k, per_word, n_points, scope) for k in range(per_word)]
         # All values first: a result may lie in the bytes of what another is computed from.
-        made = {node: [self.values.at(node, row, scope) for row in rows] for node in self.stores}
+        made = {
+            node: [self.values.stored(node, row, scope) for row in rows] for node in self.stores
+        }
         for node, name in self.stores.items():
-            if node.dtype.bits >= 32:
-                for row, value in zip(rows, made[node], strict=True):
-                    at = index_expr(linear(row, node.shape))
-                    scope.statements.append(ir.Store(name, at, value))
-            else:
-                self._store_words(node, name, made[node], n_points, scope)
+            if node.dtype.bits < 32:
+                values = [value for [value] in made[node]]
+                self._store_words(node, name, values, n_points, scope)
+                continue
+            for row, parts in zip(rows, made[node], strict=True):
+                first = linear(row, node.shape) * len(parts)
+                for k, value in enumerate(parts):
+                    scope.statements.append(ir.Store(name, index_expr(first + k), value))
         built = self.in_stretches("word", ceildiv(n_points, per_word), scope.block)
         narrow = {name for node, name in self.stores.items() if node.dtype.bits < 32}
         arrays = tuple(

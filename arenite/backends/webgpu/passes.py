@@ -16,6 +16,7 @@ from arenite.ir.node import Node
 from arenite.passes.attention import gathered, with_shared_heads, written_out
 from arenite.passes.factors import narrow_factors
 from arenite.passes.plain_blocks import plain_blocks
+from arenite.passes.planes import planes
 from arenite.passes.rewrite import Pass
 from arenite.passes.selection import selection
 from arenite.passes.simplify import fold, simplify
@@ -44,6 +45,7 @@ def _passes(normed: Pass) -> tuple[Pass, ...]:
     return (
         Pass("selection", selection),
         Pass("unrolled", unrolled),
+        Pass("planes of loops", before=planes),
         Pass("attention", attention),
         Pass("short products", short_product),
         Pass("layout", layout),

@@ -51,12 +51,7 @@ def unproven(
 ) -> str:
     """The first access of a kernel that may lie outside, or ""; `counts` are elements as its loops
     count them."""
-    # A size of which 0 leaves nothing to do is at least 1 where something is done.
-    known: dict[Var, Dim] = {
-        var: type(var)(var.name, 1, var.high)
-        for var in sizes.values()
-        if var.low == 0 < var.high and bounds(substitute(tiles, {var: 0}))[1] == 0
-    }
+    known = sizes_at_work(sizes, tiles)
     elements: dict[str, Dim] = {name: substitute(count, known) for name, count in counts.items()}
     elements |= {array.name: array.count for array in kernel.shared}
     numbers = {name: known.get(var, var) for name, var in sizes.items()}
@@ -65,6 +60,15 @@ def unproven(
     except Unproven as reason:
         return str(reason)
     return ""
+
+
+def sizes_at_work(sizes: Mapping[str, Var], tiles: Dim) -> dict[Var, Dim]:
+    """Sizes of which 0 leaves nothing to do: they are at least 1 where something is done."""
+    return {
+        var: type(var)(var.name, 1, var.high)
+        for var in sizes.values()
+        if var.low == 0 < var.high and bounds(substitute(tiles, {var: 0}))[1] == 0
+    }
 
 
 class Unproven(Exception):

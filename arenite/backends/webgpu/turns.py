@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 
-from arenite.backends.webgpu.proven import Proof, Unproven
+from arenite.backends.webgpu.proven import Proof, Unproven, sizes_at_work
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.maths import definitions
 from arenite.dtype import DType
 from arenite.errors import NotCompiled
-from arenite.ir.dim import Dim, Var, bounds
+from arenite.ir.dim import Dim, Var, bounds, substitute
 
 #: Of a repetition inside of an op: bits of an exponent, or steps of a remainder.
 _OF_AN_OP = 65
@@ -43,8 +43,9 @@ def refuse_long_loops(
 
 def most_turns(kernel: ir.GroupKernel, sizes: Mapping[str, Var], tiles: Dim) -> int:
     """Of a thread at the most; Unproven where that is not known."""
-    counted = _Turns(kernel, {}, sizes)
-    counted.run(tiles)
+    known = sizes_at_work(sizes, tiles)
+    counted = _Turns(kernel, {}, {name: known.get(var, var) for name, var in sizes.items()})
+    counted.run(substitute(tiles, known))
     return counted.turns
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from arenite.dtype import INT64, Array, DType, Kind
 from arenite.errors import IndexOutOfRange, ShapeMismatch, TypeMismatch
 from arenite.ir.dim import bounds, known_le
-from arenite.ir.element import rounded, widened
+from arenite.ir.element import comparable, rounded, widened
 from arenite.ir.node import Node
 from arenite.ir.ops.define import (
     NUMBER,
@@ -210,7 +210,7 @@ define(
 
 def sorted_places(array: Array, axis: int, descending: bool) -> Array:
     """The stable order of the elements along an axis."""
-    keys = array if array.dtype.kind in "biuf" else array.astype(np.float32)
+    keys = comparable(array)
     if not descending:
         return np.argsort(keys, axis=axis, kind="stable")
     # Sorted backwards from the far end, equal elements keep their order when read from the front.

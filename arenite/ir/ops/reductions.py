@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from arenite.dtype import BOOL, INT64, Array, DType, Kind
-from arenite.ir.element import exact, limits, rounded, widened
+from arenite.ir.element import comparable, exact, limits, rounded, widened
 from arenite.ir.node import Node
 from arenite.ir.ops.access import Reduction, Source
 from arenite.ir.ops.define import (
@@ -119,7 +119,7 @@ def _arg_reduction(name: str, function: Callable[..., Any]) -> None:
         (x,) = arrays
         if x.shape[attrs["axis"]] == 0:
             return np.zeros(shape, np.int64)
-        return np.asarray(function(_comparable(x), axis=attrs["axis"]), np.int64)
+        return np.asarray(function(comparable(x), axis=attrs["axis"]), np.int64)
 
     define(
         name,
@@ -131,13 +131,6 @@ def _arg_reduction(name: str, function: Callable[..., Any]) -> None:
         reduction=lambda node: _reduced(node, name, (node.attr("axis"),)),
         chooses=True,
     )
-
-
-def _comparable(array: Array) -> Array:
-    """ml_dtypes know no argmax; their values are exact in float32 and int8."""
-    if array.dtype.kind in "biuf":
-        return array
-    return array.astype(np.float32)
 
 
 _arg_reduction("argmax", np.argmax)

@@ -84,6 +84,19 @@ def test_a_bool_is_a_byte() -> None:
     np.testing.assert_array_equal(found, ~given)
 
 
+@pytest.mark.parametrize("name", ["complex64", "complex128"])
+def test_complex_numbers_are_stored_beside_elements_that_share_words(name: str) -> None:
+    webgpu()
+    given = sample((5, 7), BY_NAME["complex64"], 0, edges=False)
+    x = graph_input("x", 0, (5, 7), BY_NAME["complex64"])
+    wide = make("cast", make("real", x), dtype=F32)
+    nodes = [wide, make("cast", wide, dtype=F16), make("cast", wide, dtype=BY_NAME[name])]
+    whole, half, parts = run(nodes, given)
+    np.testing.assert_array_equal(whole, given.real)
+    np.testing.assert_array_equal(half, given.real.astype(np.float16))
+    np.testing.assert_array_equal(parts, given.real.astype(name))
+
+
 def test_infinities_and_small_numbers_are_constants_too() -> None:
 
     gpu = webgpu()

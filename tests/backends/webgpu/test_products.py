@@ -379,6 +379,20 @@ def test_there_may_never_be_a_row() -> None:
         assert program(numbers(0, 64))[0].shape == (0, 8)
 
 
+@pytest.mark.parametrize("transpose_b", [False, True])
+@pytest.mark.parametrize(("depth", "columns"), [(8, 0), (0, 8), (0, 0), (7, 0)])
+def test_weights_may_be_nothing(depth: int, columns: int, transpose_b: bool) -> None:
+    webgpu()
+    w = np.ones((columns, depth) if transpose_b else (depth, columns), np.float32)
+    rows = [graph_input(f"x{k}", k, (n, depth), F32) for k, n in enumerate((0, 1, 5, 40))]
+    made = [product(x, side, transpose_b) for x in rows for side in (constant(w), buffer(w))]
+    given = [np.ones((n, depth), np.float32) for n in (0, 1, 5, 40)]
+    with executable(made) as program:
+        found = program(*given)
+    for one, x in zip(found, [x for x in given for _ in range(2)], strict=True):
+        np.testing.assert_array_equal(one, np.zeros((len(x), columns), np.float32))
+
+
 @pytest.mark.parametrize("name", ["q8_0", "float32"])
 def test_no_rows_are_no_launch(name: str) -> None:
     webgpu()

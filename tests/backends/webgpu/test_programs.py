@@ -55,6 +55,24 @@ def test_a_function_is_compiled_for_the_device() -> None:
     np.testing.assert_array_equal(out, run(x, w, v))
 
 
+def test_rows_of_a_written_out_loop_may_be_complex() -> None:
+    """They are joined behind the pass that makes two planes of complex values."""
+    webgpu()
+
+    def steps(x: Tensor, step: Tensor) -> Any:
+        def body(carried: Tensor, _: Any) -> Any:
+            following = carried + step
+            return following, following * following
+
+        return arenite.scan(body, x, None, length=4)
+
+    x, step = (data(5, seed=n) + 1j * data(5, seed=n + 2) for n in (0, 1))
+    last, rows = arenite.compile(steps, x, step, device="webgpu")(x, step)
+    wanted = np.array([x + (k + 1) * step for k in range(4)])
+    np.testing.assert_allclose(last, wanted[-1], rtol=1e-5)
+    np.testing.assert_allclose(rows, wanted * wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_a_program_is_kept_and_loaded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

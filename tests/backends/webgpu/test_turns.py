@@ -177,6 +177,17 @@ def test_a_device_knows_after_how_many_turns_it_ends_a_loop() -> None:
         assert gpu.limits.turns == 65_535  # LP_MAX_TGSI_LOOP_ITERATIONS of Mesa
 
 
+def test_it_is_known_how_long_loops_are_over_what_may_be_nothing() -> None:
+    webgpu()
+    columns = Var("n", 0, 5)
+    graph = Graph.of([make("max", x(100, columns, 3), axes=(0,))])
+    with compile_program(graph, ON_WEBGPU) as program:
+        for n in (5, 0, 1):
+            given = np.random.default_rng(n).standard_normal((100, n, 3)).astype(np.float32)
+            np.testing.assert_array_equal(program(given)[0], given.max(axis=0))
+        assert devices_of(program) == {"webgpu"}
+
+
 @pytest.mark.parametrize(
     "make_long",
     [

@@ -1,6 +1,6 @@
 """ONNX's own node cases, run through the importer: by the reference rules, or compiled.
 
-python -m tests.frontends.onnx.suite [--compile] [PATTERN...]
+python -m tests.frontends.onnx.suite [--compile | --device=NAME] [PATTERN...]
 """
 
 from __future__ import annotations
@@ -118,14 +118,14 @@ def translated(file: OnnxFile, inputs: dict[str, Any]) -> tuple[Translated, list
         return made, arrays
 
 
-def run(case: Case, *, compiled: bool) -> list[Any]:
-    """The outputs of a case."""
+def run(case: Case, *, compiled: bool, device: str = "cpu") -> list[Any]:
+    """The outputs of a case, by the reference rules or compiled for a device."""
     file = OnnxFile.of_bytes(case.model.SerializeToString(), case.name)
     inputs = dict(zip([one.name for one in case.model.graph.input], case.inputs, strict=True))
     made, arrays = translated(file, inputs)
     with file.strings.in_call():
         arrays = [file.strings.places(one) if is_text(one) else one for one in arrays]
-        results = ran(made, arrays, compiled=compiled)
+        results = ran(made, arrays, compiled=compiled, device=device)
         remaining = iter(results)
         return [rebuilt(file, value, remaining) for value in made.outputs.values()]
 
@@ -134,11 +134,14 @@ def is_text(array: Array) -> bool:
     return array.dtype == object or array.dtype.kind in "US"
 
 
-def ran(made: Translated, arrays: list[Array], *, compiled: bool) -> list[Array]:
+def ran(
+    made: Translated, arrays: list[Array], *, compiled: bool, device: str = "cpu"
+) -> list[Array]:
     if compiled:
         from arenite.pipeline.program import compile_program
+        from arenite.program.options import Options
 
-        with compile_program(made.graph, threads=1) as program:
+        with compile_program(made.graph, Options(device=device), threads=1) as program:
             return list(program(*arrays))
     return evaluate(made.graph, arrays)
 
@@ -191,10 +194,10 @@ def same(case: Case, one: Any, other: Any) -> None:
     np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)
 
 
-def outcome(case: Case, *, compiled: bool) -> tuple[str, str]:
+def outcome(case: Case, *, compiled: bool, device: str = "cpu") -> tuple[str, str]:
     """pass, unsupported, wrong or error, with the reason."""
     try:
-        results = run(case, compiled=compiled)
+        results = run(case, compiled=compiled, device=device)
     except NotSupported as error:
         return "unsupported", str(error)
     except (AreniteError, AssertionError, Exception) as error:
@@ -207,7 +210,8 @@ def outcome(case: Case, *, compiled: bool) -> tuple[str, str]:
 
 
 def main(arguments: list[str]) -> None:
-    compiled = "--compile" in arguments
+    devices = [one.removeprefix("--device=") for one in arguments if one.startswith("--device=")]
+    compiled, device = "--compile" in arguments or bool(devices), (devices or ["cpu"])[0]
     patterns = [one for one in arguments if not one.startswith("--")]
     counts: Counter[str] = Counter()
     for name, case in cases().items():
@@ -215,7 +219,7 @@ def main(arguments: list[str]) -> None:
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result, reason = outcome(case, compiled=compiled)
+            result, reason = outcome(case, compiled=compiled, device=device)
         counts[result] += 1
         if result != "pass" or "--all" in arguments:
             print(f"{result:12} {name:50} {reason[:220]}", flush=True)
