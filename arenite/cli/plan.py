@@ -181,10 +181,11 @@ def _plan_onnx(
 def _title(region: Region) -> str:
     """What a region is to a user: nothing on another device is read from the file while it runs."""
     from arenite.memory.plan import HOST
+    from arenite.memory.svg import UPLOADED
 
     if region.device == HOST:
         return REGIONS[region.name]
-    what = "weights, as the file has them" if region.name == "mapped" else REGIONS[region.name]
+    what = UPLOADED if region.name == "mapped" else REGIONS[region.name]
     return f"{what}, on {region.device}"
 
 
