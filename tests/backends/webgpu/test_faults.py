@@ -9,22 +9,27 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import arenite
 from arenite import device
 from arenite.backends.webgpu import compile as compiling
 from arenite.device import webgpu as module
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.dtype import BY_NAME
 from arenite.errors import AreniteError, CompileFailed, DeviceUnavailable, OutOfMemory, RunFailed
+from arenite.generate.model import LanguageModel
 from arenite.ir import full, graph_input, make
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_graph
 from arenite.pipeline.program import compile_program
 from tests.backends.webgpu.runner import ON_WEBGPU, loaded, webgpu
 from tests.backends.webgpu.test_mixed import reversed_on_host
+from tests.generate.gguf_models import write_tiny
 
 F32 = BY_NAME["float32"]
 ONES = np.ones(100, np.float32)
@@ -112,6 +117,25 @@ def test_a_mixed_program_goes_on_after_its_device_was_lost(apart: WebGpuAllocato
             program(ONES)
         program.reset()
         assert program(ONES)[0].tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_text_after_a_device_was_lost_is_as_it_was_before(
+    apart: WebGpuAllocator, tmp_path: Path, by_hand: bool
+) -> None:
+    """Keys and values are gone with the device: what texts have in common is computed again."""
+    again: dict[str, Any] = {"seed": 1, "max_tokens": 8}
+    with arenite.load(write_tiny("llama-f16", tmp_path), context=48, device="webgpu") as model:
+        assert isinstance(model, LanguageModel)
+        before = "".join(model.generate("ab", **again))
+        text = model.generate("ab", **again)
+        next(text)
+        apart.device.destroy()
+        with pytest.raises(DeviceUnavailable, match="was lost"):
+            list(text)
+        if by_hand:
+            model.executable.reset()
+        assert "".join(model.generate("ab", **again)) == before
 
 
 def test_another_program_compiles_after_a_device_was_lost(apart: WebGpuAllocator) -> None:
