@@ -142,8 +142,8 @@ def _shape(
         return () if text == "scalar" else tuple(map(int, text.split("x")))
     if kind.shape is None:
         raise InvalidArgument(
-            f"input {info.name!r} is {kind}, of any shape: give it, --input "
-            f"{info.name}=random:1x3 say"
+            f"input {info.name!r} is {kind}, of any shape: give it, --input {info.name}=1 for a "
+            f"number, {info.name}=random:1x3 for an array of that shape"
         )
     from arenite.model.sizes import bounds_of
 

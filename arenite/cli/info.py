@@ -122,6 +122,6 @@ def _tell_of_gpus() -> None:
     if found:
         names = ", ".join(dict.fromkeys(found))
         output.note(
-            f"{names}: here and not used. Models run on the CPU, unless Python asks for "
-            'compile(device="webgpu")'
+            f"{names}: here and not used. Models run on the CPU, unless --device webgpu asks for "
+            'it, or Python for device="webgpu"'
         )

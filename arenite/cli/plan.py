@@ -139,6 +139,7 @@ def _plan_onnx(
     json: bool,
 ) -> int:
     from arenite.model import Model
+    from arenite.program.backend import backend_of
     from arenite.program.options import USUAL, parse_nbytes
 
     model, memory = Model.open(path), planning.memory
@@ -171,17 +172,20 @@ def _plan_onnx(
     facts = {"file": str(path), "kind": f"ONNX, {model.description.n_nodes} nodes"}
     output.print_pairs(title, facts | ({"sizes": ", ".join(shown)} if shown else {}))
     output.out.print()
-    print_memory(output.out, made, parse_nbytes(memory))
+    counted = made.nbytes_by_device.get(backend_of(options["device"]).memory, 0)
+    most = parse_nbytes(memory)
+    print_memory(output.out, made, None if most is None else most - counted)
     return output.EXIT_DONE
 
 
 def _title(region: Region) -> str:
     """What a region is to a user: nothing on another device is read from the file while it runs."""
     from arenite.memory.plan import HOST
+    from arenite.memory.svg import UPLOADED
 
     if region.device == HOST:
         return REGIONS[region.name]
-    what = "weights, as the file has them" if region.name == "mapped" else REGIONS[region.name]
+    what = UPLOADED if region.name == "mapped" else REGIONS[region.name]
     return f"{what}, on {region.device}"
 
 
@@ -251,11 +255,12 @@ def _print_tables(settings: Settings, made: MemoryPlan, title: str) -> None:
     }
     output.print_pairs(title, ({"name inside": d.name} if d.name else {}) | facts)
     output.out.print()
-    print_memory(output.out, made, settings.memory)
+    left = None if settings.memory is None else settings.memory - made.total_nbytes
+    print_memory(output.out, made, left)
 
 
-def print_memory(console: Console, made: MemoryPlan, memory: int | None = None) -> None:
-    """What fills the memory, by region and by what is largest; what is left of a budget."""
+def print_memory(console: Console, made: MemoryPlan, left: int | None = None) -> None:
+    """What fills the memory, by region and by what is largest; the bytes left of a budget."""
     from rich.table import Table
 
     total = made.total_nbytes
@@ -273,8 +278,8 @@ def print_memory(console: Console, made: MemoryPlan, memory: int | None = None) 
     for name, nbytes in _sizes(made).items():
         add(_title(made.regions[name]), nbytes, nbytes / max(total, 1))
     add("in all", total, style="bold")
-    if memory is not None:
-        add("left of the budget", memory - total)
+    if left is not None:
+        add("left of the budget", left)
     console.print(table)
     console.print()
     titles: tuple[str, ...] = ("size", "count", "region", "largest, * for numbers")

@@ -294,11 +294,7 @@ class WebGpuAllocator(Allocator):
         """What wgpu raises becomes one of ours, and says what was being done."""
         import wgpu
 
-        if os.getpid() != self._process:
-            raise DeviceUnavailable(
-                f"{self.name} was opened before this process was forked, and drivers do not "
-                "survive that; open it in the child alone, or start children with 'spawn'"
-            )
+        self.check_process()
         try:
             yield
         except wgpu.GPUOutOfMemoryError as error:
@@ -352,6 +348,14 @@ class WebGpuAllocator(Allocator):
             self.check_alive()
         promise.sync_wait()
 
+    def check_process(self) -> None:
+        """DeviceUnavailable in a process that was forked since."""
+        if os.getpid() != self._process:
+            raise DeviceUnavailable(
+                f"{self.name} was opened before this process was forked, and drivers do not "
+                "survive that; open it in the child alone, or start children with 'spawn'"
+            )
+
     def check_alive(self) -> None:
         """DeviceUnavailable if the device was lost."""
         import wgpu
@@ -379,9 +383,13 @@ _opened: dict[str, WebGpuAllocator] = {}
 
 def open_device(name: str) -> WebGpuAllocator:
     """The device called "webgpu", "webgpu:1" by its number among the adapters, the most capable
-    first, or "webgpu:nvidia" by a part of the adapter's name. Each is opened once."""
+    first, or "webgpu:nvidia" by a part of the adapter's name. Each is opened once; none in a
+    process that was forked from one that had opened any: its driver would wait for threads that
+    are not there."""
     which = name.partition(":")[2].strip().lower() or "0"
     with _lock:
+        for one in _opened.values():
+            one.check_process()
         known = _usable(which)
         if known is not None:
             return known
@@ -396,7 +404,6 @@ def open_device(name: str) -> WebGpuAllocator:
 
 
 def _usable(which: str) -> WebGpuAllocator | None:
-    """What is open under a name, unless it was lost or is another process's."""
+    """What is open under a name, unless it was lost."""
     known = _opened.get(which)
-    is_usable = known is not None and not known.is_lost and known._process == os.getpid()
-    return known if is_usable else None
+    return None if known is None or known.is_lost else known

@@ -315,7 +315,11 @@ class LanguageModel(Closing):
             self._recover()
             slot = self._slots.obtain(session)
             self.executable.use_state_set(slot.number)
-            yield slot
+            try:
+                yield slot
+            finally:
+                if self.executable.failure is not None:
+                    self._slots.forget()
 
     def advance(self, session: Session, before: Sequence[int], new: Sequence[int]) -> Logits:
         """The logits after the tokens that a session was fed before and new ones; those that the
@@ -377,11 +381,13 @@ class LanguageModel(Closing):
         return row
 
     def _recover(self) -> None:
-        """In a process that was forked while another thread fed this model: what that thread was
-        computing is not here, and what the states hold is not known."""
+        """After a run that failed, and in a process that was forked while another thread fed this
+        model: what that thread was computing is not here, and what the states hold is not known."""
         if self._turn.was_cut_short:
             self._turn.was_cut_short = False
             self._slots.forget()
+            self.executable.reset()
+        elif self.executable.failure is not None:
             self.executable.reset()
 
     def _need_embeddings(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from arenite.device.allocator import readable_nbytes
 from arenite.errors import printable
 from arenite.memory.groups import few_runs, kind_of, kinds_of, runs_of
-from arenite.memory.svg import MAX_RUNS, REGION_MEANINGS
+from arenite.memory.svg import MAX_RUNS, region_meaning
 from arenite.memory.values import ARENA_REGIONS, RESIDENT_REGIONS, Lifetime, ValueId
 from arenite.show import document, read_part
 
@@ -119,7 +119,7 @@ def _region(region: Region, owners: list[Slot]) -> dict[str, Any]:
     lifetimes = {slot.lifetime for slot in owners}
     return {
         "name": region.name,
-        "meaning": REGION_MEANINGS[region.name],
+        "meaning": region_meaning(region),
         "device": shown_name(region.device),
         "base": region.base,
         "nbytes": region.nbytes,

@@ -32,6 +32,7 @@ from arenite.memory.canvas import (
     tick_marks,
 )
 from arenite.memory.groups import Group, few_runs, kind_of, kinds_of, runs_of
+from arenite.memory.plan import HOST
 from arenite.memory.values import ARENA_REGIONS, RESIDENT_REGIONS, ValueId
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ REGION_MEANINGS = {
     "source": "read once at load, given back",
     "device": "the device's own, beside all values",
 }
+#: Of weights in memory that is not the host's: what is read there is no file.
+UPLOADED = "weights, as the file has them"
 #: Of the kinds that fill the work region: as bright as no other, to be told apart in print too.
 KIND_COLOURS = ("#0b3c6f", "#f0b429", "#4b9cd8", "#94401c", "#2e8b57", "#e58fc0")
 OTHER_COLOUR = "#c4c4c4"
@@ -101,6 +104,12 @@ STYLE = """
 def draw(plan: MemoryPlan, max_boxes: int | None = None) -> str:
     """The SVG text of a plan."""
     return _Picture(plan, MAX_BOXES if max_boxes is None else max_boxes).text()
+
+
+def region_meaning(region: Region) -> str:
+    """What a region has, in words."""
+    is_uploaded = region.name == "mapped" and region.device != HOST
+    return UPLOADED if is_uploaded else REGION_MEANINGS[region.name]
 
 
 class _Picture:
@@ -181,7 +190,7 @@ class _Picture:
                 self.canvas.write(name, left, self.y + 15, "head")
                 free = left + len(name) * LETTER + 10
             if self._is_timed(region) or right - left < LEAST_LAYERS:
-                hover = f"{name}: {REGION_MEANINGS[region.name]}"
+                hover = f"{name}: {region_meaning(region)}"
                 self.canvas.rect(
                     left, top, right, bottom, REGION_COLOURS[region.name][0], hover, "layer"
                 )
@@ -237,7 +246,7 @@ class _Picture:
         last = max((span.end for span in live), default=1)
         x = Scale(first, last, LEFT, right)
         y = Scale(region.base, region.base + region.nbytes, bottom, top)
-        name = f"{region.name} {readable_nbytes(region.nbytes)}: {REGION_MEANINGS[region.name]}"
+        name = f"{region.name} {readable_nbytes(region.nbytes)}: {region_meaning(region)}"
         self.canvas.write(name, LEFT + 4, top - 7, "head")
         self.canvas.rect(LEFT, top, right, bottom, "#f6f9fc", "", "frame")
         for nbytes, text in byte_marks(region.nbytes, 6):
@@ -304,7 +313,7 @@ class _Picture:
         self.canvas.write("regions", left, top, "head")
         for k, region in enumerate(regions):
             y = top + (k + 1) * ROW_HEIGHT
-            text = f"{region.name}: {REGION_MEANINGS[region.name]}"
+            text = f"{region.name}: {region_meaning(region)}"
             size = readable_nbytes(region.nbytes)
             self._entry(REGION_COLOURS[region.name][1], text, size, left, middle - 20, y)
         if self.kinds:

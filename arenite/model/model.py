@@ -240,8 +240,8 @@ class Model:
         if not missing or isinstance(error, MemoryError | DeviceUnavailable):
             return error
         return InvalidArgument(
-            f"{error}. {', '.join(missing)} {'was' if len(missing) == 1 else 'were'} taken for 1: "
-            f"say how large it is to be, {missing[-1]}=64 say"
+            f"{error}. Sizes that are not given are 1, here {', '.join(missing)}: give what is too "
+            "small, as NAME=SIZE"
         )
 
     # What it shows.

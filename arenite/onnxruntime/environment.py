@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import warnings
+from functools import cache
 
-from arenite.errors import InvalidArgument
+from arenite.errors import DeviceUnavailable, InvalidArgument
 
-#: The truth: whatever else is in the machine, sessions run on the CPU.
-PROVIDERS = ["CPUExecutionProvider"]
+CPU, WEBGPU = "CPUExecutionProvider", "WebGpuExecutionProvider"
+#: What a session of each runs on; of those that a session names, the first decides.
+DEVICES = {WEBGPU: "webgpu", CPU: "cpu"}
 #: That of ONNX Runtime whose interface this follows.
 INTERFACE_VERSION = "1.31.0"
 
@@ -31,17 +33,29 @@ def warn_once(message: str) -> None:
 
 
 def get_available_providers() -> list[str]:
-    """What sessions can run on."""
-    return [*PROVIDERS]
+    """What sessions can run on, the quickest first: WebGPU where there is a GPU. A session that
+    names it takes an adapter that is a CPU too."""
+    return [WEBGPU, CPU] if _has_gpu() else [CPU]
+
+
+@cache
+def _has_gpu() -> bool:
+    from arenite.device.webgpu_adapters import adapters_for, quiet_wayland
+
+    try:
+        with quiet_wayland():
+            return any(one.info["adapter_type"] != "CPU" for one in adapters_for("webgpu"))
+    except DeviceUnavailable:
+        return False
 
 
 def get_all_providers() -> list[str]:
-    """What sessions can run on; there is no other."""
-    return [*PROVIDERS]
+    """What sessions can run on where a machine has it."""
+    return [*DEVICES]
 
 
 def get_device() -> str:
-    """What sessions run on."""
+    """What sessions run on that name no provider."""
     return "CPU"
 
 

@@ -79,6 +79,7 @@ class SessionOptions:
     _entries: dict[str, str] = field(default_factory=dict, repr=False)
     #: Of named sizes of inputs.
     _sizes: dict[str, int] = field(default_factory=dict, repr=False)
+    _providers: list[str] = field(default_factory=list, repr=False)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Taken; one that nobody here knows warns once."""
@@ -101,13 +102,12 @@ class SessionOptions:
         warn_once("sizes by denotation are not known to Arenite, and ignored; give their names")
 
     def add_provider(self, name: str, options: dict[str, str] | None = None) -> None:
-        """Sessions run on the CPU; another provider warns once."""
-        if name != "CPUExecutionProvider":
-            warn_once(f"there is no provider {name!r} here: sessions run on the CPU")
+        """One that sessions run on, before those that they name themselves."""
+        self._providers.append(name)
 
     def has_providers(self) -> bool:
-        """Whether providers were added: none ever is."""
-        return False
+        """Whether providers were added."""
+        return bool(self._providers)
 
     def add_initializer(self, name: str, value: object) -> None:
         """Refused: weights are those of the file."""

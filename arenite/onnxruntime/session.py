@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from arenite.errors import TypeMismatch
+from arenite.errors import DeviceUnavailable, TypeMismatch
 from arenite.frontends.onnx.description import Port
 from arenite.frontends.onnx.types import TensorType
 from arenite.model import Model
@@ -17,7 +17,14 @@ from arenite.onnxruntime.capi.onnxruntime_pybind11_state import (
     RuntimeException,
     translated,
 )
-from arenite.onnxruntime.environment import PROVIDERS, warn_once
+from arenite.onnxruntime.environment import (
+    CPU,
+    DEVICES,
+    WEBGPU,
+    get_all_providers,
+    get_available_providers,
+    warn_once,
+)
 from arenite.onnxruntime.options import RunOptions, SessionOptions
 from arenite.onnxruntime.values import IOBinding, OrtValue, type_name
 
@@ -53,8 +60,9 @@ class ModelMetadata:
 class InferenceSession:
     """A model to run: from a path, or from the bytes of a file.
 
-    `providers` and their options are taken; whatever they are, it runs on the CPU, and a provider
-    that is not here warns once.
+    It runs on the CPU, or on WebGPU where `providers` name "WebGpuExecutionProvider" before any
+    other that is here; what the device does not do then runs on the CPU. A provider that is not
+    here warns once, WebGPU on a machine without it too. Options of providers change nothing.
     """
 
     def __init__(
@@ -75,7 +83,6 @@ class InferenceSession:
         self._options.told()
         for name in options:
             warn_once(f"the option {name!r} of a session is not known to Arenite, and ignored")
-        self.set_providers(providers or (), provider_options)
         is_data = isinstance(path_or_bytes, bytes | bytearray | memoryview)
         if not is_data and not isinstance(path_or_bytes, str | os.PathLike):
             raise TypeMismatch(f"a model is a path or bytes, not {type(path_or_bytes).__name__}")
@@ -84,9 +91,14 @@ class InferenceSession:
                 self._model = Model.open(path_or_bytes)
             else:
                 self._model = Model.of_bytes(bytes(path_or_bytes))
-            sizes: dict[str, Any] = dict(self._options._sizes)
-            self._program = self._model.compile(threads=self._options.threads, **sizes)
         self._outputs = self._model.outputs.names
+        self._compile_for(_provider([*self._options._providers, *(providers or ())]))
+
+    def _compile_for(self, provider: str) -> None:
+        self._provider = provider
+        options: dict[str, Any] = {**self._options._sizes, "device": DEVICES[provider]}
+        with translated():
+            self._program = self._model.compile(threads=self._options.threads, **options)
 
     # Running.
 
@@ -194,26 +206,23 @@ class InferenceSession:
         return self._options
 
     def get_providers(self) -> list[str]:
-        """What it runs on."""
-        return [*PROVIDERS]
+        """What it runs on, and what takes what that does not do."""
+        return [*dict.fromkeys((self._provider, CPU))]
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
         """None are needed."""
-        return {name: {} for name in PROVIDERS}
+        return {name: {} for name in self.get_providers()}
 
     def set_providers(
         self,
         providers: Sequence[str | tuple[str, dict[str, Any]]],
         provider_options: Sequence[dict[str, Any]] | None = None,
     ) -> None:
-        """It goes on running on the CPU; a provider that is not here warns once."""
-        for one in providers:
-            name = one[0] if isinstance(one, tuple) and one else one
-            if name not in PROVIDERS:
-                warn_once(
-                    f"Specified provider {name!r} is not in available provider names. "
-                    f"Available providers: {', '.join(PROVIDERS)!r}"
-                )
+        """Run on others from now on; one that is not here warns once."""
+        provider, before = _provider(providers), self._program
+        if provider != self._provider:
+            self._compile_for(provider)
+            before.close()
 
     def enable_fallback(self) -> None:
         """There is nothing to fall back from."""
@@ -228,3 +237,29 @@ class InferenceSession:
     def end_profiling(self) -> str:
         """The name of a file; none is written."""
         return ""
+
+
+def _provider(providers: Sequence[str | tuple[str, dict[str, Any]]]) -> str:
+    """The first that is here, or the CPU; what is not here warns."""
+    found = None
+    for one in providers:
+        name = one[0] if isinstance(one, tuple) and one else one
+        if name not in get_all_providers():
+            warn_once(
+                f"Specified provider {name!r} is not in available provider names. "
+                f"Available providers: {', '.join(get_available_providers())!r}"
+            )
+        elif found is None and (name == CPU or _has_webgpu()):
+            found = name
+    return found or CPU
+
+
+def _has_webgpu() -> bool:
+    from arenite import device
+
+    try:
+        device.get(DEVICES[WEBGPU])
+    except DeviceUnavailable as reason:
+        warn_once(f"{WEBGPU} is not available: {reason}")
+        return False
+    return True

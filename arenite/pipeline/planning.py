@@ -43,10 +43,18 @@ def planned(
     own = backend.device_memory(needs, options.device)
     while True:
         budget = Budget.of(program, options.memory, device, own.device)
-        plan = _planned(program, is_shared, options.plan, budget)
+        refusal, plan = None, object()
+        try:
+            plan = _planned(program, is_shared, options.plan, budget)
+        except DoesNotFit as error:
+            refusal, plan = error, error.plan  # the smallest that is known
+        assert isinstance(plan, MemoryPlan)
         before, own = own, backend.device_memory(needs, options.device, plan)
+        # What follows from the plan leaves less for it.
         if options.memory is None or sum(own.device.values()) <= sum(before.device.values()):
-            break  # else what follows from the plan leaves less for it
+            break
+    if refusal is not None:
+        raise refusal
     regions = {
         name: region._replace(device=HOST if name == "io" else device)
         for name, region in plan.regions.items()
@@ -73,9 +81,8 @@ def _planned(
     both = [plan_memory(program.lifetimes(one)) for one in (windows, windows.begun_early())]
     wide = min(both, key=lambda plan: plan.peak_nbytes)
     wide = wide._replace(capacity=budget.arena_nbytes)
-    instead = (
-        f". Planned for memory it takes {small.total_nbytes} bytes: compile with plan='memory'"
-    )
+    least = small.peak_nbytes + budget.outside_nbytes
+    instead = f". Planned for memory it takes {least} bytes: compile with plan='memory'"
     with budget.refusals("planned for concurrency: ", instead):
         within_capacity(wide)
     price = Price(small.peak_nbytes, small.reuse_edges)
@@ -149,12 +156,16 @@ class Budget:
     nbytes: int | None
     outside: tuple[Slot, ...]
     outside_nbytes: int
+    what: str  # lies outside
 
     @staticmethod
     def of(program: Lowered, nbytes: int | None, device: str, own: Mapping[str, int]) -> Budget:
         """`own`: what the device takes beside all values."""
         if nbytes is None:
-            return Budget(None, (), 0)
+            return Budget(None, (), 0, "")
+        what = "inputs, outputs and weights that are read in place"
+        if device != HOST:
+            what = "weights as the file has them and the device's own"
         resident = [
             value
             for value in program.lifetimes()
@@ -162,7 +173,7 @@ class Budget:
         ]
         plan = plan_memory(resident).with_more("device", own, device)
         slots = sorted(plan.slots.values(), key=lambda slot: -slot.capacity)
-        return Budget(nbytes, tuple(slots), plan.total_nbytes)
+        return Budget(nbytes, tuple(slots), plan.total_nbytes, what)
 
     @property
     def arena_nbytes(self) -> int | None:
@@ -194,9 +205,8 @@ class Budget:
             named = ", ".join(f"{one.id} ({one.capacity})" for one in self.outside[:NAMED_VALUES])
             if len(self.outside) > NAMED_VALUES:
                 named += f" and {len(self.outside) - NAMED_VALUES} more"
-            what = "inputs, outputs, weights that are read in place and the device's own"
             outside = (
-                f"Of {self.nbytes} bytes of memory, {what} take {self.outside_nbytes}: {named}"
+                f"Of {self.nbytes} bytes of memory, {self.what} take {self.outside_nbytes}: {named}"
             )
             if self.outside_nbytes > self.nbytes:
                 reason = outside

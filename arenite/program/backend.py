@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from arenite.errors import DeviceUnavailable, NotSupported
+from arenite.errors import DeviceUnavailable, InvalidArgument, NotSupported
 from arenite.records import NamedTuple
 
 if TYPE_CHECKING:
@@ -214,9 +214,11 @@ class Backend(ABC):
 
 def backend_of(device: str) -> Backend:
     """The back end of a device by its name, such as "cpu" or "webgpu:1"."""
+    known = ", ".join(f'"{one}"' for one in NAMES)
+    if not isinstance(device, str):
+        raise InvalidArgument(f"a device name is a string, not {device!r}; there are: {known}")
     name = device.partition(":")[0].lower()
     if name not in NAMES:
-        known = ", ".join(f'"{one}"' for one in NAMES)
         raise DeviceUnavailable(f"no program runs on device {device!r}; there are: {known}")
     found: Backend = import_module(f"arenite.backends.{name}.backend").BACKEND
     return found

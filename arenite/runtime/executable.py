@@ -113,6 +113,11 @@ class Executable(CompiledProgram):
         return self._loaded.load_ns
 
     @property
+    def failure(self) -> str | None:
+        """Why it cannot run before `reset()`; None where it can."""
+        return self._loaded.failure
+
+    @property
     def kept_nbytes(self) -> int:
         """What is kept for the next results, of those the caller has let go of: for each output no
         more than the plan counts for it."""
@@ -338,7 +343,8 @@ class Executable(CompiledProgram):
     # Ending.
 
     def reset(self) -> None:
-        """Make a failed Executable usable again; states stay as the failed run left them."""
+        """Make a failed Executable usable again; states stay as the failed run left them, but begin
+        anew where their device was lost."""
         with self._turn():
             self._loaded.reset()
 
@@ -350,8 +356,8 @@ class Executable(CompiledProgram):
             self._loaded.close()
 
     def _check_failure(self) -> None:
-        if self._loaded.failure is not None:
-            raise RunFailed(f"this Executable cannot run before reset(): {self._loaded.failure}")
+        if self.failure is not None:
+            raise RunFailed(f"this Executable cannot run before reset(): {self.failure}")
 
     def forget_after_fork(self) -> None:
         """In a forked process: a run of another thread is another process's now."""

@@ -20,6 +20,7 @@ from arenite.ir.dim import Dim, bounds
 from arenite.ir.graph import topological
 from arenite.memory.page import STYLES as PLAN_STYLES
 from arenite.memory.page import page_data, shown_name
+from arenite.memory.plan import HOST
 from arenite.passes.changes import Change, changes
 from arenite.program.backend import backend_of
 from arenite.program.conflicts import Wait, waits_of
@@ -96,8 +97,9 @@ def _facts(programs: Sequence[Executable], trace: Trace | None) -> list[list[str
         facts += [
             ["launches", f"{launches:,} {run}, {at_load:,} at load"],
             ["device", ", ".join(sorted({one.device for one in programs}))],
-            ["threads", str(programs[0].threads)],
         ]
+        if any(backend_of(one.device).memory == HOST for one in programs):
+            facts.append(["threads", str(programs[0].threads)])
     return facts
 
 

@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from arenite import __version__
+from arenite.memory.plan import HOST
 from arenite.serve import texts
 from arenite.serve.bodies import ApiError, Body
 from arenite.serve.connection import StreamedResponse, until_gone
@@ -79,9 +80,11 @@ class Ollama:
         return JSONResponse({"models": [self._model()]})
 
     async def running(self, _: Request) -> Response:
+        plan = self.served.plan
         model = self._model() | {
             "expires_at": "9999-12-31T23:59:59Z",
-            "size_vram": 0,
+            "size": plan.total_nbytes,
+            "size_vram": plan.total_nbytes - plan.nbytes_by_device.get(HOST, 0),
             "context_length": self.served.context,
         }
         return JSONResponse({"models": [model]})

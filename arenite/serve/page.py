@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from arenite.memory.svg import REGION_MEANINGS
+from arenite.memory.svg import region_meaning
 from arenite.memory.values import RESIDENT_REGIONS
 from arenite.show import document, read_part
 
@@ -17,10 +17,14 @@ SCRIPTS = ("elements.js", "markdown.js", "chat.js", "serve.js")
 
 def page(served: Served) -> str:
     """The page of what is served; what changes it asks the server for."""
-    meanings = REGION_MEANINGS | ({"state": "keys and values"} if served.makes_text else {})
+    meanings = {"state": "keys and values"} if served.makes_text else {}
     planned = served.plan.regions
     regions = [
-        {"name": name, "about": meanings[name], "nbytes": planned[name].nbytes}
+        {
+            "name": name,
+            "about": meanings.get(name, region_meaning(planned[name])),
+            "nbytes": planned[name].nbytes,
+        }
         for name in RESIDENT_REGIONS
         if name in planned and planned[name].nbytes
     ]

@@ -80,6 +80,7 @@ def test_info_says_once_that_a_gpu_is_not_used(
     told = " ".join(capsys.readouterr().err.split())
     assert told.count("NVIDIA H200") == 1
     assert "not used" in told
+    assert "--device webgpu" in told
     monkeypatch.setattr(gpus, "present", list)
     assert arenite("info", path) == 0
     assert "used" not in capsys.readouterr().err

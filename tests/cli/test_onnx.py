@@ -122,7 +122,8 @@ def test_show_says_which_sizes_were_taken_for_one(tmp_path: Path, capsys: Captur
     content = made(nodes, [tensor("x", [1, 3, "n"])], [tensor("y", None)], {"w": weights(2, 3, 5)})
     file.write_bytes(content.SerializeToString())
     page = tmp_path / "page.html"
-    assert "n was taken for 1: say how large" in refused(capsys, "show", file, "-o", page)
+    message = refused(capsys, "show", file, "-o", page)
+    assert "not given are 1, here n: give what is too small, as NAME=SIZE" in message
     assert arenite("show", file, "-o", page, "--dim", "n=9") == 0
 
 
@@ -149,6 +150,14 @@ def test_run_makes_scalars_up(tmp_path: Path, capsys: Captured) -> None:
     file.write_bytes(content.SerializeToString())
     [result] = told(capsys, "run", file)["outputs"]
     assert result["shape"] == "[3]"
+
+
+def test_an_input_of_any_shape_may_be_a_number(tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "open.onnx"
+    content = made([node("Exp", "x", "y")], [tensor("x", None)], [tensor("y", None)])
+    file.write_bytes(content.SerializeToString())
+    assert "give it, --input x=1 for a number" in refused(capsys, "run", file)
+    assert arenite("run", file, "--input", "x=1") == 0
 
 
 def test_run_writes_what_the_reference_gives(path: Path, tmp_path: Path, capsys: Captured) -> None:
@@ -305,3 +314,14 @@ def test_commands_for_the_other_kind_are_refused(
     assert "--input is for ONNX models" in refused(capsys, "plan", language, "-i", "x=1")
     (tmp_path / "folder").mkdir()
     assert "of an ONNX model the file is given" in refused(capsys, "run", tmp_path / "folder")
+
+
+def test_what_is_left_of_a_budget_counts_what_the_budget_counts(
+    path: Path, capsys: Captured
+) -> None:
+    """On a device with memory of its own: what is there, not what lies on the host."""
+    webgpu()
+    least = Model.open(path).plan(device="webgpu").nbytes_by_device["webgpu"]
+    assert arenite("plan", path, "--device", "webgpu", "--memory", least) == 0
+    shown = capsys.readouterr().out
+    assert [line.split()[-1] for line in shown.splitlines() if "left of" in line] == ["0"]

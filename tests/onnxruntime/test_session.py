@@ -6,13 +6,14 @@ import logging
 import threading
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import arenite.onnxruntime as ort
-from arenite.errors import AreniteError, NotSupported
+from arenite.errors import AreniteError, DeviceUnavailable, NotSupported
 from arenite.onnxruntime import environment
 from arenite.onnxruntime.capi.onnxruntime_pybind11_state import (
     Fail,
@@ -22,6 +23,7 @@ from arenite.onnxruntime.capi.onnxruntime_pybind11_state import (
     NoSuchFile,
     RuntimeException,
 )
+from tests.backends.webgpu.runner import webgpu
 from tests.model.models import INT64, STRING, judged, made, network, node, tensor, weights
 
 
@@ -96,6 +98,52 @@ def test_providers_are_the_truth() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ort.InferenceSession(data, providers=cuda)  # told once
+
+
+def on(found: ort.InferenceSession) -> str:
+    return found._program.executable.device
+
+
+def test_the_first_provider_that_is_here_decides() -> None:
+    webgpu()
+    gpu, cpu = "WebGpuExecutionProvider", "CPUExecutionProvider"
+    data, x = network().SerializeToString(), weights(3, 8)
+    wanted = judged(network(), {"x": x})["y"]
+    options = ort.SessionOptions()
+    options.add_provider(gpu)
+    given: list[Any] = [(gpu, {"deviceId": 0}), cpu]
+    for found in (ort.InferenceSession(data, providers=given), ort.InferenceSession(data, options)):
+        np.testing.assert_allclose(found.run(None, {"x": x})[0], wanted, rtol=1e-4, atol=1e-5)
+        assert (found.get_providers(), on(found)) == ([gpu, cpu], "webgpu")
+    found.set_providers([cpu, gpu])
+    np.testing.assert_allclose(found.run(None, {"x": x})[0], wanted, rtol=1e-4, atol=1e-5)
+    assert (found.get_providers(), on(found)) == ([cpu], "cpu")
+
+
+@pytest.mark.usefixtures("untold")
+def test_without_webgpu_a_session_that_names_it_runs_on_the_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(name: str) -> None:
+        raise DeviceUnavailable("no adapter here")
+
+    monkeypatch.setattr("arenite.device.get", refuse)
+    with pytest.warns(UserWarning, match="WebGpuExecutionProvider is not available: no adapter"):
+        found = ort.InferenceSession(
+            network().SerializeToString(), providers=["WebGpuExecutionProvider"]
+        )
+    assert found.get_providers() == ["CPUExecutionProvider"]
+
+
+@pytest.mark.parametrize("kind", ["DiscreteGPU", "CPU"])
+def test_webgpu_is_among_the_available_where_there_is_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Programs that take all that is available would be slowed down by a CPU that stands in."""
+    adapter = SimpleNamespace(info={"adapter_type": kind})
+    monkeypatch.setattr("arenite.device.webgpu_adapters.adapters_for", lambda _: [adapter])
+    monkeypatch.setattr(environment, "_has_gpu", environment._has_gpu.__wrapped__)
+    assert ("WebGpuExecutionProvider" in ort.get_available_providers()) == (kind != "CPU")
 
 
 @pytest.mark.usefixtures("untold")

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import ollama
 import pytest
 
 from arenite.generate.template import ChatTemplate
+from arenite.serve import Engine
 from arenite.serve.served import ServedText
 from arenite.serve.tool_styles import STYLES
-from tests.serve.running import Address
+from tests.backends.webgpu.runner import webgpu
+from tests.generate.gguf_models import write_tiny
+from tests.serve.running import Address, serving
 from tests.serve.test_openai import TOOL, taught
 
 MESSAGES: list[Any] = [{"role": "user", "content": "in the air"}]
@@ -33,6 +37,22 @@ def test_the_model_is_told_of(client: ollama.Client) -> None:
     assert model.details.format == "gguf"
     assert client.show("tiny").capabilities == ["completion", "tools"]
     assert [one.model for one in client.ps().models] == ["tiny"]
+
+
+@pytest.mark.parametrize("device", ["cpu", "webgpu"])
+def test_running_models_say_what_memory_they_take_and_how_much_of_a_gpu(
+    tmp_path: Path, device: str
+) -> None:
+    if device != "cpu":
+        webgpu()
+    with Engine(write_tiny("llama-f16", tmp_path), slots=1, context=64, device=device) as engine:
+        planned = engine.plan
+        with serving(ServedText("tiny", engine)) as address, ollama.Client(address.url) as client:
+            [running] = client.ps().models
+    assert running.size == planned.total_nbytes
+    on_device = planned.nbytes_by_device[device]
+    assert running.size_vram == (on_device if device == "webgpu" else 0)
+    assert on_device > planned.total_nbytes // 2
 
 
 def test_chat_is_the_engines_text_whole_and_as_it_comes(

@@ -18,12 +18,16 @@ from arenite.device.allocator import readable_nbytes
 from arenite.errors import printable
 from arenite.hazards import order
 from arenite.ir.node import Node
+from arenite.memory.svg import REGION_COLOURS
+from arenite.memory.values import RESIDENT_REGIONS
 from arenite.program.launch_hazards import placed
 from arenite.runtime import view
 from arenite.runtime.executable import Executable
 from arenite.runtime.profile import Profile
 from arenite.runtime.trace import Trace
 from arenite.schedule import Kernel, fuse
+from arenite.show import read_part
+from tests.backends.webgpu.runner import webgpu
 from tests.show.browser import needs_chromium
 from tests.show.devtools import Page, browser
 from tests.show.test_page import NAMES, Elements
@@ -426,3 +430,23 @@ def test_nothing_is_written_where_no_page_can_be_made(
     with pytest.raises(RuntimeError, match="no page"):
         shown.executable.save_html(file)
     assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize("device", ["cpu", "webgpu"])
+def test_the_page_tells_what_a_device_has(device: str) -> None:
+    if device != "cpu":
+        webgpu()
+    w = arenite.from_numpy(np.arange(21, dtype=np.float32).reshape(7, 3))
+    with arenite.compile(lambda x: x @ w, arenite.spec((1, 7)), device=device) as program:
+        data = view.view_data({"": program.executables[0]})
+    facts = dict(data["facts"])
+    assert facts["device"] == device
+    assert ("threads" in facts) == (device == "cpu")
+    about = {one["name"]: one["meaning"] for one in data["programs"][0]["plan"]["regions"]}
+    is_read = about.get("mapped", "weights, read in place") == "weights, read in place"
+    assert is_read == (device == "cpu")
+
+
+def test_every_region_has_a_colour() -> None:
+    for sheet, names in (("memory.css", REGION_COLOURS), ("serve.css", RESIDENT_REGIONS)):
+        assert {name for name in names if f"--{name}:" not in read_part(sheet)} == set()

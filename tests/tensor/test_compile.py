@@ -379,3 +379,9 @@ def test_a_variable_that_nothing_tells_is_refused_before_anything_is_compiled() 
         arenite.compile(lambda x: x * 2, spec((n * n,)))
     with pytest.raises(BoundsError, match="no input has 'n'"):
         arenite.compile(lambda x: x + arenite.tensor.zeros((n,), "float32"), spec((1,)))
+
+
+@pytest.mark.parametrize("device", [None, 3])
+def test_a_device_that_is_no_name_is_told(device: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"a device name is a string, .*there are: .*webgpu"):
+        arenite.compile(lambda x: x + 1, np.ones(3, np.float32), device=device)

@@ -71,11 +71,11 @@ def _named(nbytes: Mapping[str, int]) -> dict[str, int]:
 
 
 def is_language_model(values: Sequence[ValueSpec]) -> bool:
-    """Whether a program may choose tokens on the device: its first argument is one, and its one
-    result is logits."""
+    """Whether a program may choose tokens on the device: it keeps keys and values, its first
+    argument is a token, and its one result is logits."""
     token = next((one for one in values if one.kind == "input" and one.source == 0), None)
     results = [one for one in values if one.kind == "output"]
-    if token is None or len(results) != 1:
+    if token is None or len(results) != 1 or all(one.kind != "state" for one in values):
         return False
     return token.dtype == BY_NAME["int32"] and results[0].dtype == float32
 

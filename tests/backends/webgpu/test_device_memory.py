@@ -25,7 +25,7 @@ from arenite.pipeline import compile_graph, plan_graph
 from arenite.program.backend import DeviceNeeds
 from tests.backends.webgpu.runner import ON_WEBGPU, loaded, webgpu
 from tests.generate.gguf_models import write_tiny
-from tests.pipeline.graphs import GraphMaker
+from tests.pipeline.graphs import GraphMaker, random_array
 
 F32 = BY_NAME["float32"]
 PLAIN = {"transpose_a": False, "transpose_b": False}
@@ -107,6 +107,13 @@ def test_a_text_takes_what_is_planned_for_it(
         check(buffers, model.plan)
 
 
+def test_what_reads_bytes_and_keeps_nothing_is_no_language_model() -> None:
+    webgpu()
+    x = graph_input("x", 0, (4, 8), BY_NAME["int32"])
+    graph = Graph.of([make("exp", make("cast", x, dtype=F32))])
+    assert "webgpu: sampler" not in plan_graph(graph, ON_WEBGPU).slots
+
+
 def test_an_arena_that_is_cut_takes_what_is_planned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -158,3 +165,30 @@ def test_a_budget_counts_it() -> None:
     assert own > 0
     with pytest.raises(DoesNotFit, match="the device's own"):
         plan_graph(graph, ON_WEBGPU._replace(memory=own - 1))
+
+
+@pytest.mark.parametrize("objective", ["memory", "concurrency"])
+def test_the_least_memory_that_a_refusal_names_is_enough_and_a_byte_less_is_not(
+    monkeypatch: pytest.MonkeyPatch, objective: str
+) -> None:
+    """Gaps between weights, and values over cuts of an arena, are known with the plan alone."""
+    gpu, limits = webgpu(), webgpu().limits
+    for seed in range(4):
+        maker = GraphMaker(seed)
+        drawn = maker.make(40)
+        x = graph_input("more", len(drawn.inputs), (1, 7), F32)
+        weights = [constant(random_array((7, n), F32, n)) for n in (3, 11)]
+        graph = Graph.of([*drawn.outputs, *(make("matmul", x, one, **PLAIN) for one in weights)])
+        options = ON_WEBGPU._replace(plan=objective)
+        monkeypatch.setattr(gpu, "limits", limits)
+        whole = plan_graph(graph, options)
+        largest = max(one.capacity for one in whole.slots.values() if one.region in ARENA_REGIONS)
+        cut = limits._replace(binding_nbytes=-(-largest // 256) * 256)
+        monkeypatch.setattr(gpu, "limits", cut)
+        with pytest.raises(DoesNotFit, match="The least memory known") as refused:
+            plan_graph(graph, options._replace(memory=0))
+        least = refused.value.smallest_known
+        assert plan_graph(graph, options._replace(memory=least)).nbytes_by_device["webgpu"] <= least
+        with pytest.raises(DoesNotFit) as short:
+            plan_graph(graph, options._replace(memory=least - 1))
+        assert short.value.smallest_known == least

@@ -5,25 +5,31 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import arenite
 from arenite import device
 from arenite.backends.webgpu import compile as compiling
 from arenite.device import webgpu as module
 from arenite.device.webgpu import WebGpuAllocator
 from arenite.dtype import BY_NAME
 from arenite.errors import AreniteError, CompileFailed, DeviceUnavailable, OutOfMemory, RunFailed
+from arenite.generate.model import LanguageModel
 from arenite.ir import full, graph_input, make
 from arenite.ir.graph import Graph
 from arenite.pipeline import compile_graph
 from arenite.pipeline.program import compile_program
 from tests.backends.webgpu.runner import ON_WEBGPU, loaded, webgpu
 from tests.backends.webgpu.test_mixed import reversed_on_host
+from tests.generate.gguf_models import write_tiny
 
 F32 = BY_NAME["float32"]
 ONES = np.ones(100, np.float32)
@@ -111,6 +117,25 @@ def test_a_mixed_program_goes_on_after_its_device_was_lost(apart: WebGpuAllocato
             program(ONES)
         program.reset()
         assert program(ONES)[0].tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_text_after_a_device_was_lost_is_as_it_was_before(
+    apart: WebGpuAllocator, tmp_path: Path, by_hand: bool
+) -> None:
+    """Keys and values are gone with the device: what texts have in common is computed again."""
+    again: dict[str, Any] = {"seed": 1, "max_tokens": 8}
+    with arenite.load(write_tiny("llama-f16", tmp_path), context=48, device="webgpu") as model:
+        assert isinstance(model, LanguageModel)
+        before = "".join(model.generate("ab", **again))
+        text = model.generate("ab", **again)
+        next(text)
+        apart.device.destroy()
+        with pytest.raises(DeviceUnavailable, match="was lost"):
+            list(text)
+        if by_hand:
+            model.executable.reset()
+        assert "".join(model.generate("ab", **again)) == before
 
 
 def test_another_program_compiles_after_a_device_was_lost(apart: WebGpuAllocator) -> None:
@@ -237,16 +262,22 @@ def test_threads_run_programs_of_their_own_and_share_one() -> None:
     assert not problems
 
 
-def test_a_forked_child_cannot_run_a_program_and_its_parent_can() -> None:
+@pytest.mark.parametrize("again", [False, True])
+def test_a_forked_child_cannot_run_a_program_nor_open_the_device_and_its_parent_can(
+    again: bool,
+) -> None:
+    """A driver's threads are not in the child: what it is asked there has no end."""
     webgpu()
     with compile_graph(scaled(2), ON_WEBGPU) as program:
         program(ONES)
         child = os.fork()
         if not child:
             try:
+                if again:
+                    device.get("webgpu")
                 program(ONES)
-            except DeviceUnavailable:
-                os._exit(7)
+            except DeviceUnavailable as refusal:
+                os._exit(7 if "was forked" in str(refusal) else 2)
             finally:
                 os._exit(1)
         for _ in range(600):
@@ -254,5 +285,8 @@ def test_a_forked_child_cannot_run_a_program_and_its_parent_can() -> None:
             if done:
                 break
             time.sleep(0.1)
+        else:
+            os.kill(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 7
         np.testing.assert_allclose(program(ONES)[0], 2 * np.e, rtol=3e-7)
