@@ -16,7 +16,7 @@ from arenite.device.cpu import share_heap
 from arenite.errors import InvalidArgument, NotSupported
 
 if TYPE_CHECKING:
-    from arenite.serve.served import Served
+    from arenite.serve.served_model import Served
 
 MAX_KEYS = 1000
 _log = logging.getLogger("arenite.serve")
@@ -80,7 +80,7 @@ def serve(
         from arenite.serve.app import app_of, waiting_app
         from arenite.serve.guard import Rules
         from arenite.serve.logs import log_as_json
-        from arenite.serve.served import resident_nbytes
+        from arenite.serve.served_model import resident_nbytes
     except ModuleNotFoundError as error:
         raise NotSupported(
             f"serving needs the package {error.name}: pip install 'arenite[serve]'"
@@ -135,7 +135,7 @@ def _served(
     from arenite.model import Model
     from arenite.program.options import parse_nbytes
     from arenite.serve.engine import Engine
-    from arenite.serve.served import ServedArrays, ServedText
+    from arenite.serve.served_model import ServedArrays, ServedText
 
     limit = parse_nbytes(max_body)
     options = loading.given("offline")

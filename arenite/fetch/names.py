@@ -11,7 +11,7 @@ from arenite.errors import FileMissing, InvalidArgument
 from arenite.fetch.catalogue import CATALOGUE
 from arenite.fetch.source import Kind, ModelFile, Source
 from arenite.frontends.gguf.file import shard_names
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 
 MAX_LENGTH = 4096  # of a path, as systems have it
 

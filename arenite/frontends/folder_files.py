@@ -15,7 +15,7 @@ import stat
 
 from arenite.device import DiskAllocator
 from arenite.errors import FileMissing, InvalidFile
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 
 _BLOB = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")  # names of blobs are digests
 

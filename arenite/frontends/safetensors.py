@@ -23,7 +23,7 @@ from arenite.device.allocator import readable_nbytes
 from arenite.errors import FileMissing, InvalidFile, NotSupported, printable
 from arenite.frontends.folder_files import is_inside, map_inside
 from arenite.frontends.json_text import Pairs, parsed_object
-from arenite.frontends.stored import StoredTensor, quoted
+from arenite.frontends.stored_tensor import StoredTensor, quoted
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"

@@ -6,7 +6,7 @@ import re
 
 from arenite.errors import InvalidFile, NotSupported
 from arenite.frontends.gguf import Metadata
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 from arenite.frontends.tokenizer_json.check import MAX_ADDED_TOKENS
 from arenite.generate.bpe import BytePairs, byte_numbers, rule_of
 from arenite.generate.merges import read_pairs, without_controls

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from arenite.errors import InvalidFile
 from arenite.frontends.gguf import Metadata
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 from arenite.generate.hashed import Hashed, Places, blocks
 from arenite.generate.texts import Texts
 from arenite.generate.vocabulary import Vocabulary

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from arenite.errors import NotSupported
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 
 _CONTRACTION = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 _SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"

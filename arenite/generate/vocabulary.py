@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from arenite.errors import InvalidFile
 from arenite.frontends.gguf import Metadata
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 from arenite.frontends.tokenizer_json.check import MAX_TOKEN_LENGTH, MAX_TOKENS
 from arenite.generate.texts import Texts
 

@@ -19,7 +19,7 @@ from arenite.dtype import Array
 from arenite.errors import BoundsError, InvalidArgument, ShapeMismatch, TypeMismatch
 from arenite.frontends.onnx.inputs import Absent
 from arenite.frontends.onnx.types import OptionalType, SequenceType, TensorType, ValueType
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 from arenite.ir.element import in_native_order, numpy_dtype
 from arenite.model.interface import Interface, element_of
 from arenite.model.sizes import Form, SizeNames

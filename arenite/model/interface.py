@@ -8,7 +8,7 @@ from typing import Any
 from arenite.dtype import DType
 from arenite.errors import InvalidArgument, printable
 from arenite.frontends.onnx.types import MapType, OptionalType, SequenceType, TensorType, ValueType
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 from arenite.model.sizes import SizeNames
 from arenite.records import NamedTuple
 

@@ -20,7 +20,7 @@ from arenite.serve.bodies import ApiError
 from arenite.serve.guard import App, Guard, Rules
 from arenite.serve.metrics import Metrics
 from arenite.serve.page import page
-from arenite.serve.served import Served, ServedArrays, ServedText
+from arenite.serve.served_model import Served, ServedArrays, ServedText
 
 #: How an API words its errors, by how its paths begin.
 ERRORS: dict[str, Callable[[ApiError], dict[str, Any]]] = {

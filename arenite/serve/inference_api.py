@@ -24,7 +24,7 @@ from arenite.serve.connection import until_gone
 
 if TYPE_CHECKING:
     from arenite.model import ValueInfo
-    from arenite.serve.served import ServedArrays
+    from arenite.serve.served_model import ServedArrays
 
 #: Types of elements by their names here.
 DTYPES: dict[str, np.dtype[Any]] = {

@@ -28,7 +28,7 @@ from arenite.serve.tool_calls import CallReader, ToolCall
 from arenite.serve.tool_styles import style_of
 
 if TYPE_CHECKING:
-    from arenite.serve.served import ServedText
+    from arenite.serve.served_model import ServedText
     from arenite.serve.stream import Chunk
 
 #: Options by their names here and in `Sampling`.

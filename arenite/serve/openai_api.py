@@ -23,7 +23,7 @@ from arenite.serve.openai_replies import ChatReply, CompletionReply, respond
 from arenite.serve.texts import TextRequest
 
 if TYPE_CHECKING:
-    from arenite.serve.served import ServedText
+    from arenite.serve.served_model import ServedText
 
 #: Fields by their names here and in `Sampling`.
 SAMPLING = {

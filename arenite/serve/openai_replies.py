@@ -26,7 +26,7 @@ from arenite.serve.tool_calls import CallReader, ToolCall
 if TYPE_CHECKING:
     from arenite.generate.continuation import Finish
     from arenite.generate.tokenizer import Tokenizer
-    from arenite.serve.served import ServedText
+    from arenite.serve.served_model import ServedText
     from arenite.serve.stream import Chunk
 
 #: What ends a text, in the words of this API.

@@ -9,7 +9,7 @@ from arenite.memory.values import RESIDENT_REGIONS
 from arenite.show import document, read_part
 
 if TYPE_CHECKING:
-    from arenite.serve.served import Served
+    from arenite.serve.served_model import Served
 
 STYLES = ("page.css", "serve.css")
 SCRIPTS = ("elements.js", "markdown.js", "chat.js", "serve.js")

@@ -23,7 +23,7 @@ from arenite.serve.tool_styles import ToolStyle, style_of
 
 if TYPE_CHECKING:
     from arenite.serve.engine import Engine
-    from arenite.serve.served import ServedText
+    from arenite.serve.served_model import ServedText
     from arenite.serve.stream import Chunk, Stream
 
 MAX_MESSAGES = 4096

@@ -9,7 +9,7 @@ import pytest
 
 from arenite.generate.template import ChatTemplate
 from arenite.serve import Engine
-from arenite.serve.served import ServedText
+from arenite.serve.served_model import ServedText
 from tests.generate.gguf_models import TINY, write_model
 from tests.serve.running import TEMPLATE, Address, serving
 

@@ -14,7 +14,7 @@ import uvicorn
 
 from arenite.serve.app import app_of
 from arenite.serve.guard import Rules
-from arenite.serve.served import Served
+from arenite.serve.served_model import Served
 from arenite.serve.server import config_of
 
 #: What a small model of random weights is told: roles in words, tools where there are any.

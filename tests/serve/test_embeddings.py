@@ -11,7 +11,7 @@ import openai
 import pytest
 
 import arenite
-from arenite.serve.served import ServedText
+from arenite.serve.served_model import ServedText
 from tests.generate.gguf_models import write_tiny
 from tests.serve.running import Address, serving
 

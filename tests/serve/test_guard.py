@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from arenite.errors import InvalidArgument
-from arenite.serve import served
+from arenite.serve import served_model
 from arenite.serve import server as server_module
 from arenite.serve.app import waiting_app
 from arenite.serve.guard import Rules
 from arenite.serve.logs import log_as_json
-from arenite.serve.served import ServedText
+from arenite.serve.served_model import ServedText
 from arenite.serve.server import bound_socket, check_exposure, meanwhile
 from tests.serve.running import Address, serving
 
@@ -145,8 +145,8 @@ def test_a_large_body_is_refused_before_it_is_read(server: Address, talker: Serv
 def test_bodies_on_their_way_have_a_bound_together(
     talker: ServedText, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served, "BODY_SECONDS", 1.0)
-    monkeypatch.setattr(served, "N_BODIES", 2)
+    monkeypatch.setattr(served_model, "BODY_SECONDS", 1.0)
+    monkeypatch.setattr(served_model, "N_BODIES", 2)
     length = talker.max_body
     head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"
     with serving(talker) as address, ExitStack() as stack:

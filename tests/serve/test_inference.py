@@ -15,7 +15,7 @@ from tritonclient import http
 from tritonclient.utils import InferenceServerException
 
 from arenite.model import Model
-from arenite.serve.served import ServedArrays
+from arenite.serve.served_model import ServedArrays
 from tests.model.models import network
 from tests.serve.running import Address, serving
 

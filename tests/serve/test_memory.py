@@ -40,7 +40,7 @@ from arenite.serve import server
 from arenite.serve.app import app_of, waiting_app
 from arenite.serve.engine import Engine
 from arenite.serve.guard import Rules
-from arenite.serve.served import ServedText
+from arenite.serve.served_model import ServedText
 
 share_heap()  # as `arenite serve` does
 server.import_requested_modules()

@@ -13,7 +13,7 @@ import pytest
 
 from arenite.generate.template import ChatTemplate
 from arenite.serve import Engine
-from arenite.serve.served import ServedText
+from arenite.serve.served_model import ServedText
 from arenite.serve.tool_styles import STYLES
 from tests.backends.webgpu.runner import webgpu
 from tests.generate.gguf_models import write_tiny

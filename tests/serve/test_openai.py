@@ -13,7 +13,7 @@ import pytest
 
 from arenite.generate.specials import Specials
 from arenite.generate.template import ChatTemplate
-from arenite.serve.served import ServedText
+from arenite.serve.served_model import ServedText
 from arenite.serve.tool_styles import (
     CALL,
     CALL_END,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from arenite.serve.served import ServedText
+from arenite.serve.served_model import ServedText
 from tests.serve.running import Address
 from tests.show.browser import needs_chromium
 from tests.show.devtools import Page, browser

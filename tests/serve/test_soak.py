@@ -13,7 +13,7 @@ import pytest
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from arenite.serve.protocol import PIECE_NBYTES, Protocol
-from arenite.serve.served import ServedText
+from arenite.serve.served_model import ServedText
 from bench.soak_clients import COUNTS, Soak, answer_of
 from tests.serve.running import Address, serving
 

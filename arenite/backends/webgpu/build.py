@@ -6,7 +6,7 @@ reason for what is not done here yet.
     maps              all points counted through, a stretch of them a group (`map.py`)
     reduced rows      a group a row; threads share the row, or take a column each
     products          of weights that lie as they should: `fast_products.py`; of all others a group
-                      has a square of results, through shared memory (`product.py`)
+                      has a square of results, through shared memory (`tiled_product.py`)
     updates           rows are computed as they are written (`update.py`)
     indexing by data  as maps (`special.py`); scans by blocks (`scan.py`)
     convolutions      as products, where channels lie side by side (`conv.py`)
@@ -21,15 +21,15 @@ from dataclasses import replace
 
 from arenite.backends.webgpu import scan, special
 from arenite.backends.webgpu.attention import build_attention
+from arenite.backends.webgpu.bounds_proof import unproven
 from arenite.backends.webgpu.channels_last import CONV
 from arenite.backends.webgpu.conv import build_conv
 from arenite.backends.webgpu.fast_products import build_fast_product, is_above
 from arenite.backends.webgpu.lower import lower
 from arenite.backends.webgpu.map import THREADS, build_map, build_short_sums
 from arenite.backends.webgpu.ops import MOST_ROWS, NORMED_PRODUCT, PRODUCT, ROWS_FOR_MANY, UPDATE
-from arenite.backends.webgpu.product import build_product
-from arenite.backends.webgpu.proven import unproven
 from arenite.backends.webgpu.sort import build_sort
+from arenite.backends.webgpu.tiled_product import build_product
 from arenite.backends.webgpu.turns import refuse_long_loops
 from arenite.backends.webgpu.update import build_update
 from arenite.codegen import loop_ir as ir

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built, Scratches
-from arenite.codegen.kernels.loops import Axis, loop_var
+from arenite.codegen.kernels.loops import Axis, Nest, loop_var
 from arenite.codegen.kernels.values import FLOAT32, Scope, cast, index_expr, loop
 from arenite.dtype import DType, Kind, uint8
 from arenite.ir.dim import Dim, Var, bounds, substitute, terms_of, variables
@@ -57,8 +57,8 @@ class ProductBuilder(KernelBuilder):
         self.node = self.products[0]
         space = space_vars(kernel.space)
         left, right, *others = self.reduction(self.node).factors(space)
-        self.rows = self._own_axis(left, right)
-        self.columns = self._own_axis(right, left)
+        self.rows = own_axis(self.nest, left, right)
+        self.columns = own_axis(self.nest, right, left)
         #: None where a side does not lie as a matrix.
         self.x, self.w = self._side(left, self.rows), self._side(right, self.columns)
         more = (self.reduction(node).factors(space)[1] for node in self.products[1:])
@@ -123,17 +123,6 @@ class ProductBuilder(KernelBuilder):
         """What a row is multiplied with to be normed, by the sum of its squares."""
         epsilon = float(self.node.attr("epsilon"))
         return f"inverseSqrt({squares} / {float(self.depth)!r} + {epsilon!r})"
-
-    def _own_axis(self, side: Source, other: Source) -> Axis | None:
-        """The last axis of the results that one side has and the other has not."""
-        own, others = self._place(side), self._place(other)
-        for axis in reversed(self.nest.outer):
-            if axis.var in variables(own) and axis.var not in variables(others):
-                return axis
-        return None
-
-    def _place(self, side: Source) -> Dim:
-        return substitute(linear(side.index, side.node.shape), self.nest.position)
 
     def _side(self, side: Source, own: Axis | None) -> Side | None:
         if len(self.nest.reduced) != 1:
@@ -246,6 +235,20 @@ class ProductBuilder(KernelBuilder):
         assert inside is not None
         scope.statements.append(ir.If(inside, inner.block))
         return loop("result", count, *scope.block)
+
+
+def own_axis(nest: Nest, side: Source, other: Source) -> Axis | None:
+    """The last axis of the results that one side of a product has and the other has not."""
+    own, others = place_in(nest, side), place_in(nest, other)
+    for axis in reversed(nest.outer):
+        if axis.var in variables(own) and axis.var not in variables(others):
+            return axis
+    return None
+
+
+def place_in(nest: Nest, side: Source) -> Dim:
+    """Where an element of a side lies in its array."""
+    return substitute(linear(side.index, side.node.shape), nest.position)
 
 
 def is_product(kernel: Kernel, *ops: str) -> bool:

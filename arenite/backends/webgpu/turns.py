@@ -2,8 +2,8 @@
 after so many turns (lavapipe after 65,535), and say nothing.
 
 In: loops with int64 indices, and the bounds of sizes. Out: the most turns that a launch may take.
-How long a loop is follows from the same facts as where accesses end (`proven.py`); text of the
-device's own says it. A loop takes one turn more than it has, in which it finds that it ends.
+How long a loop is follows from the same facts as where accesses end (`bounds_proof.py`); text of
+the device's own says it. A loop takes one turn more than it has, in which it finds that it ends.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 
-from arenite.backends.webgpu.proven import Proof, Unproven, sizes_at_work
+from arenite.backends.webgpu.bounds_proof import Proof, Unproven, sizes_at_work
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.maths import definitions
 from arenite.dtype import DType

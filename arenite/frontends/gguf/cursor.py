@@ -8,7 +8,7 @@ from typing import Literal, NoReturn
 
 from arenite.device import Buffer
 from arenite.errors import InvalidFile
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 
 ByteOrder = Literal["<", ">"]
 

@@ -17,7 +17,7 @@ from arenite.errors import FileMissing, InvalidFile, printable
 from arenite.frontends.folder_files import map_inside
 from arenite.frontends.gguf.metadata import Metadata
 from arenite.frontends.gguf.reader import Part, read_part
-from arenite.frontends.stored import StoredTensor, quoted
+from arenite.frontends.stored_tensor import StoredTensor, quoted
 
 SHARD_NAME = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 

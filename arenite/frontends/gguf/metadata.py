@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from arenite.errors import InvalidFile, printable
 from arenite.frontends.gguf.cursor import ByteOrder, Cursor
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 
 #: Kinds of values by their number in a file: a name, and the letter of the struct module.
 SCALARS: dict[int, tuple[str, str]] = {

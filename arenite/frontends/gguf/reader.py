@@ -30,7 +30,7 @@ from arenite.dtype.block_types import BLOCK_TYPES
 from arenite.errors import InvalidFile, NotSupported
 from arenite.frontends.gguf.cursor import ByteOrder, Cursor
 from arenite.frontends.gguf.metadata import LEAST_KEY_NBYTES, MAX_KEYS, Metadata, read_metadata
-from arenite.frontends.stored import StoredTensor, quoted
+from arenite.frontends.stored_tensor import StoredTensor, quoted
 
 #: Types that are read, by their number in a file.
 DTYPES: dict[int, DType] = {

@@ -26,7 +26,7 @@ from arenite.frontends.language.description import (
     Experts,
     Rope,
 )
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 
 MAX_CONFIG_NBYTES = 4 * 2**20
 MAX_CONFIG_VALUES = 2**16

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from arenite.errors import NotSupported, printable
 from arenite.frontends.language.description import Description
 from arenite.frontends.language.recipe import Recipe
-from arenite.frontends.stored import StoredTensor, quoted
+from arenite.frontends.stored_tensor import StoredTensor, quoted
 
 if TYPE_CHECKING:
     from typing import Unpack

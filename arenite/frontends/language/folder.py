@@ -9,7 +9,7 @@ from arenite.errors import InvalidFile
 from arenite.frontends.language.config import described
 from arenite.frontends.language.description import Description
 from arenite.frontends.safetensors import SafetensorsFile
-from arenite.frontends.stored import StoredTensor, quoted
+from arenite.frontends.stored_tensor import StoredTensor, quoted
 
 #: Parts of names: of a folder, and of GGUF. The first that fits is taken.
 DECODER_NAMES = {

@@ -18,7 +18,7 @@ from arenite.frontends.language.description import (
     Experts,
     Rope,
 )
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 
 #: Architectures whose files pair neighbouring elements in rotary positions.
 PAIRED = ("llama",)

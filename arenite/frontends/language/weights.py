@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from arenite.dtype import Kind
 from arenite.errors import InvalidFile, NotSupported
-from arenite.frontends.stored import StoredTensor, quoted
+from arenite.frontends.stored_tensor import StoredTensor, quoted
 from arenite.ir import BufferSource, Node, Origin, Origins, make
 
 

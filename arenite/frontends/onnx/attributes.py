@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from arenite.errors import InvalidFile
 from arenite.frontends.onnx.values import Value
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, NodeProto

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from arenite.errors import InvalidFile, NotSupported
 from arenite.frontends.onnx.operators import is_known
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto

@@ -13,7 +13,7 @@ from arenite.frontends.onnx.attributes import attribute
 from arenite.frontends.onnx.registry import handler_of
 from arenite.frontends.onnx.shapes import ALWAYS_FOLDED
 from arenite.frontends.onnx.values import Items, Maybe, Value
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, SparseTensorProto

@@ -18,7 +18,7 @@ from arenite.frontends.onnx.types import (
     ValueType,
     type_of,
 )
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 
 if TYPE_CHECKING:
     from onnx import ModelProto, OperatorSetIdProto, ValueInfoProto

@@ -18,7 +18,7 @@ from arenite.device.buffer import Buffer
 from arenite.digests import digest_of
 from arenite.dtype import SCALARS
 from arenite.errors import InvalidFile
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 from arenite.ir.data import BufferSource
 from arenite.records import NamedTuple
 

@@ -19,7 +19,7 @@ from arenite.frontends.onnx.tensor_files import TensorFiles, TensorPlace, refuse
 from arenite.frontends.onnx.types import STRING, dtype_of
 from arenite.frontends.onnx.values import Value
 from arenite.frontends.onnx.wire import MIN_NBYTES, Place
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 from arenite.ir import Node, make
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ from arenite.frontends.onnx.values import (
     paths_of,
     resized,
 )
-from arenite.frontends.stored import quoted
+from arenite.frontends.stored_tensor import quoted
 from arenite.ir import Dim, Node, Origin, Origins, graph_input, topological
 from arenite.ir.dim import Found, found_in
 from arenite.ir.graph import Graph, everything, found_sizes

@@ -10,8 +10,8 @@ from random import Random
 import numpy as np
 import pytest
 
+from arenite.backends.webgpu.bounds_proof import unproven
 from arenite.backends.webgpu.compile import shaders_of
-from arenite.backends.webgpu.proven import unproven
 from arenite.codegen import loop_ir as ir
 from arenite.dtype import BY_NAME
 from arenite.errors import IndexOutOfRange

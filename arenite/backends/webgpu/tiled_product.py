@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from arenite.backends.webgpu.products import own_axis, place_in
 from arenite.codegen import loop_ir as ir
 from arenite.codegen.kernels.build import KernelBuilder
 from arenite.codegen.kernels.built import Built
 from arenite.codegen.kernels.loops import Axis, loop_var
 from arenite.codegen.kernels.values import FLOAT32, Scope, cast, index_expr, loop
 from arenite.dtype import Kind
-from arenite.ir.dim import Dim, Var, bounds, ceildiv, product, substitute, variables
-from arenite.ir.ops.access import Source, linear, space_vars
+from arenite.ir.dim import Dim, Var, bounds, ceildiv, product, substitute
+from arenite.ir.ops.access import Source, space_vars
 from arenite.schedule.kernel import Kernel, Role
 
 #: Results of a group along each side, results of a thread, and products of a step.
@@ -51,19 +52,8 @@ class _Product(KernelBuilder):
         super().__init__(kernel)
         self.node = kernel.stages[0].node
         self.left, self.right = self.reduction(self.node).factors(space_vars(kernel.space))
-        self.rows = self._own_axis(self.left, self.right)
-        self.columns = self._own_axis(self.right, self.left)
-
-    def _own_axis(self, side: Source, other: Source) -> Axis | None:
-        """The last axis of the results that one side has and the other has not."""
-        own, others = self._place(side), self._place(other)
-        for axis in reversed(self.nest.outer):
-            if axis.var in variables(own) and axis.var not in variables(others):
-                return axis
-        return None
-
-    def _place(self, side: Source) -> Dim:
-        return substitute(linear(side.index, side.node.shape), self.nest.position)
+        self.rows = own_axis(self.nest, self.left, self.right)
+        self.columns = own_axis(self.nest, self.right, self.left)
 
     @property
     def is_square(self) -> bool:
@@ -117,7 +107,7 @@ class _Product(KernelBuilder):
         self, scope: Scope, array: str, side: Source, own: Axis, square: str, depth: Axis
     ) -> None:
         """A thread's elements of one side of a step: along the axis in which memory runs."""
-        place = self._place(side)
+        place = place_in(self.nest, side)
         is_deep = _is_contiguous(place, depth.var)
         for k in range(SIDE * DEPTH // THREADS):
             element = ir.Name("thread") + k * THREADS
