@@ -60,6 +60,10 @@ class Loaded(Protocol):
     def failure(self) -> str | None:
         """Why there can be no run before `reset`."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether its device is gone, with all memory there, until `reset` opens it again."""
+
     def fail(self, why: str) -> None:
         """Let no run begin before `reset`."""
 
@@ -140,6 +144,10 @@ class LoadedProgram:
         self.state_numbers = compiled.frame.numbers("state")
         slots = [slot for slot in compiled.plan.slots.values() if slot.region == "state"]
         self.n_state_sets = len(slots) // max(len(self.state_numbers), 1) or 1
+
+    @property
+    def is_lost(self) -> bool:
+        return False
 
     def fail(self, why: str) -> None:
         self.failure = why

@@ -69,7 +69,8 @@ class CompiledProgram(Protocol):
     """An Executable, or one in segments. It runs once at a time; other threads wait."""
 
     threads: int
-    #: Whether a run that met an index outside its axis is the end of it, and no reset() needed.
+    #: Whether a run that met an index outside its axis, or a device that is lost, is the end of it,
+    #: and no reset() needed.
     resets_itself: bool = False
     _is_running: bool = False
     _is_closed: bool = False

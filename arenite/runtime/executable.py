@@ -197,6 +197,9 @@ class Executable(CompiledProgram):
         """The results, in `out` where that is given: what does not fit it is refused before the
         run, unless sizes are found in it."""
         with self._lock:
+            is_idle = not (self._is_running or self._is_closed)
+            if self.resets_itself and is_idle and self._loaded.is_lost:
+                self._loaded.reset()
             if self._is_running or self._is_closed or self._loaded.failure is not None:
                 self._check_open()
                 self._check_failure()

@@ -68,6 +68,7 @@ def child():
 # Between two blocks of another thread's feed, and in the middle of one.
 run, there = model.executable, threading.Event()
 class Stuck:
+    failure = None
     def __call__(self, *arrays):
         run(*arrays)
         there.set()

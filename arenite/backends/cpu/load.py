@@ -42,6 +42,7 @@ class CpuProgram:
     """Binds inputs in place, or copies what does not fit, and runs on `threads` workers."""
 
     decoder = None
+    is_lost = False
 
     def __init__(self, interface: GraphInterface, compiled: Compiled, threads: int) -> None:
         self._interface, self.compiled, self._threads = interface, compiled, threads

@@ -389,12 +389,16 @@ class WebGpuProgram(LoadedProgram):
 
     # Ending.
 
+    @property
+    def is_lost(self) -> bool:
+        return self.device.is_lost
+
     def reset(self) -> None:
         self.failure = None
         self._table = None
         self._recorded.clear()
         self._ahead.clear()
-        if self.device.is_lost:
+        if self.is_lost:
             self.load_ns = None
             self._open()
 

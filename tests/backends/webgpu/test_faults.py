@@ -25,11 +25,13 @@ from arenite.errors import AreniteError, CompileFailed, DeviceUnavailable, OutOf
 from arenite.generate.model import LanguageModel
 from arenite.ir import full, graph_input, make
 from arenite.ir.graph import Graph
+from arenite.model import Model
 from arenite.pipeline import compile_graph
 from arenite.pipeline.program import compile_program
 from tests.backends.webgpu.runner import ON_WEBGPU, loaded, webgpu
 from tests.backends.webgpu.test_mixed import reversed_on_host
 from tests.generate.gguf_models import write_tiny
+from tests.model.models import made, node, tensor
 
 F32 = BY_NAME["float32"]
 ONES = np.ones(100, np.float32)
@@ -117,6 +119,23 @@ def test_a_mixed_program_goes_on_after_its_device_was_lost(apart: WebGpuAllocato
             program(ONES)
         program.reset()
         assert program(ONES)[0].tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize("op", ["Exp", "NonZero"])
+def test_a_model_that_keeps_nothing_runs_again_after_its_device_was_lost(
+    apart: WebGpuAllocator, op: str
+) -> None:
+    """So that a server of it, and programs of ONNX Runtime, which know no reset, go on. What
+    follows `NonZero` is a segment of its own."""
+    nodes = [node("Neg", "x", "n"), node(op, "n", "d"), node("Neg", "d", "y")]
+    content = made(nodes, [tensor("x", [2, 2])], [tensor("y", None)]).SerializeToString()
+    x = {"x": np.array([[1, 2], [3, 5]], np.float32)}
+    with Model.of_bytes(content).compile(device="webgpu") as program:
+        before = program(x)["y"]
+        apart.device.destroy()
+        with pytest.raises(DeviceUnavailable, match="was lost"):
+            program(x)
+        np.testing.assert_array_equal(program(x)["y"], before)
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
