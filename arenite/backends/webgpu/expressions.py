@@ -28,6 +28,8 @@ _PLAIN = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
 _ROUNDED = {"add": "sum", "sub": "sum", "mul": "product", "div": "product"}
 _LETTERS = {Kind.SIGNED: "i", Kind.UNSIGNED: "u", Kind.FLOAT: "f"}
 _SUFFIXES = {"i32": "i", "u32": "u", "i64": "li", "u64": "lu"}
+#: A word that is 0, which drivers do not know.
+_ZERO = "parameters.zero"
 #: Functions of float32 that WGSL has, and as exactly.
 _NATIVE = frozenset("sqrt floor ceil round trunc".split())
 #: Those that change or test bits, in `functions.py`.
@@ -78,7 +80,8 @@ class Expressions(source.Expressions):
         return self.identifier(name)
 
     def fma(self, a: ir.Expr, b: ir.Expr, c: ir.Expr) -> Bound:
-        return f"fma({self.text(a)}, {self.text(b)}, {self._held('add', c)})", ATOM
+        left, right = (self.without_zero(self.text(one)) for one in (a, b))
+        return f"fma({left}, {right}, {self._held('add', c)})", ATOM
 
     def select(self, cond: ir.Expr, a: ir.Expr, b: ir.Expr) -> Bound:
         return self.called("select", b, a, cond)
@@ -203,22 +206,24 @@ class Expressions(source.Expressions):
         return self.combined(op, a.dtype, *texts), ATOM
 
     def _unfolded(self, op: str, a: ir.Expr, b: ir.Expr, left: str, right: str) -> tuple[str, str]:
-        """Operands of floats. Drivers take x - x and x * 0 for 0, and x / x for 1, which they are
-        not of NaN and the infinite, x + 0 for x and 0 - x for -x, which they are not of zeros: what
-        may be the same is negated in bits instead of subtracted, and a zero is none that they
-        know."""
+        """Operands of floats. Drivers take x - x, x * 0 and 0 / x for 0, and x / x for 1, which
+        they are not of NaN and the infinite, x + 0 for x and 0 - x for -x, which they are not of
+        zeros: what may be the same is negated in bits instead of subtracted, and a zero is none
+        that they know."""
         kind = type_of(a.dtype)
         if op == "sub" and (left == right or (self._rounding(a) and self._rounding(b))):
             return left, self.helper(f"neg_{kind}", self.text(b))
         if op == "div" and left == right:
             return left, self.helper(f"held_{kind}", right)
-        if op in ("mul", "add", "sub"):
-            hidden = f"float_of_{kind}", "0u" if kind == "f32" else "0lu"
-            left, right = (
-                self.helper(*hidden) if text in ("0.0f", "0.0lf") else text
-                for text in (left, right)
-            )
-        return left, right
+        if op in _COMPARISONS or op == "ne":
+            return left, right
+        return self.without_zero(left), self.without_zero(right)
+
+    def without_zero(self, text: str) -> str:
+        """An operand that is no zero that drivers know."""
+        if text not in ("0.0f", "0.0lf"):
+            return text
+        return self.helper(*(("float_of_f32", "0u") if text == "0.0f" else ("float_of_f64", "0lu")))
 
     def _float_comparison(self, op: str, a: ir.Expr, b: ir.Expr, left: str, right: str) -> str:
         """A comparison that does not hold of NaN; what can't be NaN is not tested."""
@@ -301,8 +306,17 @@ class Expressions(source.Expressions):
             return self.helper(f"float_of_{kind}", _integer(bits, f"u{target.bits}")), ATOM
         converted = _same_bits(self.text(x), type_of(x.dtype), type_of(target))
         if target.bits < 32 and target.kind is Kind.FLOAT:
+            if isinstance(x, ir.Const) and _is_special(x, target):
+                converted = f"({converted} | {_ZERO})"  # which drivers know no more
             return f"({converted} & {2**target.bits - 1:#x}u)", ATOM
         return self.wrapped(converted, target), ATOM
+
+
+def _is_special(bits: ir.Const, target: DType) -> bool:
+    """Whether a constant float below 32 bits is a zero, infinite or NaN."""
+    code = np.array(int(bits.value) % 2**target.bits, f"u{max(target.bits // 8, 1)}")
+    value = float(code.view(target.to_numpy()))
+    return value == 0 or not np.isfinite(value)
 
 
 def _same_bits(text: str, old: str, new: str) -> str:

@@ -302,7 +302,7 @@ class _Lowering(source.Statements):
         dtype = self.dtypes[name]
         is_sum = op == "add" and dtype.kind is Kind.FLOAT
         if is_sum and isinstance(value, ir.Binary) and value.op == "mul":
-            a, b = self.texts(value.a, value.b)
+            a, b = map(self.write.without_zero, self.texts(value.a, value.b))
             self.line(f"{target} = fma({a}, {b}, {target});")
             return
         [text] = self.texts(value)

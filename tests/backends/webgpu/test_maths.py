@@ -201,3 +201,36 @@ def test_what_is_nothing_of_numbers_is_nan_of_nan_and_the_infinite(name: str) ->
         np.testing.assert_array_equal(one, wanted, err_msg=repr(node))
         is_number = ~np.isnan(wanted)
         np.testing.assert_array_equal(np.signbit(one[is_number]), np.signbit(wanted[is_number]))
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_zero_times_and_zero_by_what_is_no_number_is_nan_in_every_width(name: str) -> None:
+    """A driver may take 0 * x and 0 / x for 0, also of a zero that it casts from 16 bits."""
+    if name == "float64" and not {"shader-f64", "shader-int64"} <= webgpu().features:
+        pytest.skip("this device has no float64: the CPU computes with it")
+    dtype = BY_NAME[name]
+    numbers = [0.0, -0.0, 1.0, -2.5, np.inf, -np.inf, np.nan, 3.0]
+    array = np.array([numbers, [2.0] * 8, numbers[::-1]]).astype(dtype.to_numpy())
+    x = graph_input("x", 0, array.shape, dtype)
+    zero, minus = (full(array.shape, number, dtype) for number in (0.0, -0.0))
+    products = [make("mul", x, zero), make("mul", minus, x), make("mul", make("abs", x), zero)]
+    nodes = [
+        *products,
+        *(make("sum", one, axes=(axis,)) for one in products for axis in (0, 1)),
+        make("cumsum", products[0], axis=1),
+        make("sub", zero, products[0]),
+        make("add", products[1], x),
+        make("div", zero, x),
+        make("div", minus, x),
+        make("div", x, zero),
+        make("floordiv", zero, x),
+    ]
+    found = run(nodes, array)
+    for node, one, other in zip(
+        nodes, found, reference.evaluate(Graph((x,), tuple(nodes)), [array]), strict=True
+    ):
+        made, wanted = one.astype(np.float64), other.astype(np.float64)
+        np.testing.assert_array_equal(made, wanted, err_msg=repr(node))
+        is_number = ~np.isnan(wanted) & (node.op != "sum")
+        signs = np.signbit(made[is_number]), np.signbit(wanted[is_number])
+        np.testing.assert_array_equal(*signs, err_msg=repr(node))
