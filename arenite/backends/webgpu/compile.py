@@ -25,8 +25,9 @@ from arenite.program.cached_kernel import ModuleText
 if TYPE_CHECKING:
     from arenite.codegen.kernels.built import Built
 
-#: Pipelines that are kept on a device when no program has them any more.
-MAX_PIPELINES = 1024
+#: Pipelines that are kept on a device when no program has them any more: some hundred take as much
+#: memory as a driver has code for them, 0.5 to 2 MB each on lavapipe. And their texts.
+MAX_PIPELINES, MAX_TEXTS = 128, 512
 #: That make them at the same time.
 MAX_THREADS = 8
 
@@ -100,7 +101,7 @@ def pipelines_of(device: WebGpuAllocator, bound: Sequence[BoundShader]) -> list[
     return [found[text] for text in texts]
 
 
-@lru_cache(MAX_PIPELINES)
+@lru_cache(MAX_TEXTS)
 def _text(
     shader: Shader,
     bindings: tuple[tuple[int, ...], ...],
