@@ -215,7 +215,7 @@ class Expressions(source.Expressions):
             return left, self.helper(f"neg_{kind}", self.text(b))
         if op == "div" and left == right:
             return left, self.helper(f"held_{kind}", right)
-        if op in _COMPARISONS or op == "ne":
+        if op in _COMPARISONS or op in ("ne", "max", "min"):
             return left, right
         return self.without_zero(left), self.without_zero(right)
 
