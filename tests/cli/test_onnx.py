@@ -200,20 +200,20 @@ def test_what_a_gpu_leaves_to_the_cpu_is_told(
     gpu = webgpu()
     monkeypatch.setattr(gpu, "limits", gpu.limits._replace(turns=50))
     proto = made(
-        [node("Neg", "x", "z"), node("CumSum", "z axis", "y")],
+        [node("Neg", "x", "z"), node("ScatterElements", "z places updates", "y")],
         [tensor("x", [83])],
         [tensor("y", [83])],
-        {"axis": np.array(0)},
+        {"places": np.arange(83)[::-1], "updates": np.ones(83, np.float32)},
     )
     path = tmp_path / "long.onnx"
     path.write_bytes(proto.SerializeToString())
     found = told(capsys, "run", path, "--device", "webgpu", "--threads", 2)
     assert (found["device"], found["runs_on"]) == ("webgpu", "webgpu and 2 threads")
-    assert "after 50 turns" in found["on_cpu"]["cumsum"]
+    assert "after 50 turns" in found["on_cpu"]["scatter_elements"]
     assert arenite("run", path, "--device", "webgpu", "--threads", 2) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "on webgpu and 2 threads" in shown
-    assert "on the CPU cumsum" in shown
+    assert "on the CPU scatter_elements" in shown
     why = refused(capsys, "plan", path, "--device", "webgpu")
     assert "no one program on device 'webgpu'" in why
     assert "after 50 turns" in why
